@@ -1,0 +1,1 @@
+"""Frozen nouns and pure functions; this package imports nothing of ours and only pydantic."""

@@ -1,0 +1,55 @@
+"""A generation: a pair with its exam, its parent and the decision on it."""
+
+from __future__ import annotations
+
+from loop.core.budget import Budget
+from loop.core.gate import Decision, Interval
+from loop.core.noun import Noun
+from loop.core.pair import Pair
+
+
+class Exam(Noun):
+    """What the examine stage found, small enough to show; the scorecard is a blob by digest.
+
+    Scores are 0..100 on the sealed holdout; gains are child minus parent on the same
+    cases and seeds. ``noise_floor`` is the engine's largest |difference| in one A/A run.
+    """
+
+    contract: str
+    scorecard: str
+    parent_scorecard: str | None = None
+    score: float | None
+    score_unscored_zero: float | None
+    coverage: float
+    cases: int
+    axioms: dict[str, float] = {}
+    groups: dict[str, float] = {}
+    environments: dict[str, float] = {}
+    pass_rates: dict[str, float] = {}
+    score_interval: Interval | None = None
+    gain: Interval | None = None
+    gain_unscored_zero: Interval | None = None
+    environment_gains: dict[str, Interval] = {}
+    axiom_gains: dict[str, Interval] = {}
+    diversity: dict[str, float] = {}
+    alarms: tuple[str, ...] = ()
+
+
+class Generation(Noun):
+    """Generation N of a lineage; ``plan`` and ``parent`` are digests, None for the root.
+
+    ``experience`` is the visible pass rate by ``environment/level`` of the episodes that
+    the parent collected to make it: where the next generation's ladder starts.
+    """
+
+    number: int
+    family: str
+    arm: str = "iterated"
+    seed: int
+    pair: Pair
+    parent: str | None = None
+    plan: str | None = None
+    exam: Exam | None = None
+    decision: Decision
+    experience: dict[str, float] = {}
+    budget: Budget = Budget()

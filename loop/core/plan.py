@@ -1,0 +1,75 @@
+"""What an attempt depends on: sizes, seeds and the plug-ins by name and options."""
+
+from __future__ import annotations
+
+from pydantic import Field, JsonValue
+
+from loop.core.noun import Noun
+from loop.core.training_set import TrainingProfile
+
+
+class Spec(Noun):
+    """A plug-in by entry-point name, with its options."""
+
+    use: str
+    options: dict[str, JsonValue] = {}
+
+
+class CollectPlan(Noun):
+    """How much experience to collect: tasks per environment, samples a task, tasks a shard."""
+
+    tasks: dict[str, int]
+    samples: int = Field(default=8, gt=0)
+    shard_tasks: int = Field(default=20, gt=0)
+    temperature: float = Field(default=0.9, ge=0)
+    failure_share: float = Field(default=0.2, ge=0, le=1)
+
+
+class CuratePlan(Noun):
+    """What is kept: visible score at least ``min_score`` and passed, a cap per task, replay."""
+
+    curator: Spec = Spec(use="best")
+    min_score: float = 50.0
+    per_task: int = 2
+    max_rows: int = 192
+    replay_ratio: float = Field(default=0.3, ge=0, lt=1)
+    near_duplicate: float = 0.9
+    holdout_similarity: float = 0.95
+
+
+class ExaminePlan(Noun):
+    """The exam: holdout tasks per environment (the same for parent and child), greedy."""
+
+    tasks: dict[str, int]
+    samples: int = 1
+    temperature: float = 0.0
+    shard_tasks: int = Field(default=40, gt=0)
+    diversity_tasks: int = 8
+    diversity_samples: int = 8
+    seed: int = 20_260_000
+
+
+class GatePlan(Noun):
+    """The first gate: the confidence level, the margins in points, the bootstrap's draws."""
+
+    level: float = 0.95
+    margin: float = 2.0
+    draws: int = 2000
+
+
+class Plan(Noun):
+    """Everything that shapes generation N+1 beside its parent; its digest names the attempt."""
+
+    seed: int
+    contract: str
+    engine: Spec
+    judge: Spec = Spec(use="rules")
+    explorer: Spec = Spec(use="keep")
+    trainer: Spec = Spec(use="lora")
+    environments: tuple[Spec, ...]
+    collect: CollectPlan
+    curate: CuratePlan = CuratePlan()
+    profile: TrainingProfile
+    examine: ExaminePlan
+    gate: GatePlan = GatePlan()
+    arm: str = "iterated"
