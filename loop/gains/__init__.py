@@ -1,0 +1,1 @@
+"""Pure statistics on scorecards: intervals, pass@k, the gate."""

@@ -1,0 +1,67 @@
+"""The first gate: each rule alone can refuse, and the record keeps its figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from loop.core.gate import Interval, Standing
+from loop.core.generation import Exam
+from loop.gains.gate import decide
+
+
+def _interval(point: float, half: float) -> Interval:
+    return Interval(point=point, low=point - half, high=point + half, n=50, clusters=10)
+
+
+def _exam(**changes: object) -> Exam:
+    good = Exam(
+        contract="c",
+        scorecard="s",
+        score=50.0,
+        score_unscored_zero=50.0,
+        coverage=1.0,
+        cases=50,
+        gain=_interval(5.0, 2.0),
+        gain_unscored_zero=_interval(5.0, 2.0),
+        axiom_gains={"honest_counsel": _interval(1.0, 3.0)},
+    )
+    return good.revise(**changes)
+
+
+def test_a_clear_gain_without_a_lost_axiom_is_promoted() -> None:
+    decision = decide(_exam(), True, margin=2.0)
+    assert decision.standing is Standing.PROMOTED and decision.reasons == ()
+
+
+@pytest.mark.parametrize(
+    ("exam", "attested", "rule"),
+    [
+        (_exam(gain=_interval(5.0, 6.0)), True, "total_gain"),
+        (_exam(gain=None), True, "total_gain"),
+        (_exam(gain_unscored_zero=_interval(0.5, 1.0)), True, "total_gain"),
+        (_exam(axiom_gains={"honest_counsel": _interval(-9.0, 3.0)}), True, "axioms"),
+        (_exam(), False, "attested"),
+    ],
+)
+def test_each_rule_alone_rejects(exam: Exam, attested: bool, rule: str) -> None:
+    decision = decide(exam, attested, margin=2.0)
+    assert decision.standing is Standing.REJECTED
+    assert [found.name for found in decision.rules if not found.passed] == [rule]
+
+
+def test_a_loss_that_is_within_the_margin_or_not_shown_does_not_reject() -> None:
+    small = _exam(axiom_gains={"honest_counsel": _interval(-1.5, 1.0)})
+    noisy = _exam(axiom_gains={"honest_counsel": _interval(-4.0, 9.0)})
+    assert decide(small, True, margin=2.0).standing is Standing.PROMOTED
+    assert decide(noisy, True, margin=2.0).standing is Standing.PROMOTED
+
+
+def test_an_override_is_in_the_record_for_ever() -> None:
+    decision = decide(_exam(gain=_interval(-5.0, 1.0)), True, margin=2.0, forced=True)
+    assert decision.standing is Standing.PROMOTED and decision.forced
+    assert decision.reasons == ("the gain's interval does not lie above zero",)
+
+
+def test_an_identical_successor_is_rejected() -> None:
+    same = _interval(0.0, 0.0)
+    assert decide(_exam(gain=same, gain_unscored_zero=same), True, margin=2.0).standing is Standing.REJECTED
