@@ -1,0 +1,1 @@
+"""Views of the lineage for people: MLflow, or none."""

@@ -1,0 +1,128 @@
+"""The local executor: lazy, in order, errors as they are, servers that end with their owner."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from loop.core.errors import StoreConflict
+from loop.executors.hosting import hosted
+from loop.executors.local import LocalExecutor
+
+from . import jobs
+
+SERVER = [sys.executable, "-m", "http.server", "{port}", "--bind", "{host}"]
+STUBBORN = """
+import signal, subprocess, sys, socket, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, 1); time.sleep(600)"])
+open(sys.argv[2], "w").write(str(child.pid))
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))):
+    time.sleep(600)
+"""
+
+
+def test_results_are_in_order_and_a_job_runs_only_when_its_result_is_asked_for() -> None:
+    jobs.CALLS.clear()
+    results = LocalExecutor().map(jobs.counted, [7, 8, 9])
+    assert jobs.CALLS == []
+    assert next(results) == (os.getpid(), 1)
+    assert jobs.CALLS == [7]
+
+
+def test_an_error_is_raised_as_it_is_with_its_cause() -> None:
+    with pytest.raises(StoreConflict, match="host a holds the lease") as caught:
+        LocalExecutor().call(jobs.fails_for_a_cause, 3)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_it_pickles_and_closes_twice() -> None:
+    executor = LocalExecutor()
+    assert pickle.loads(pickle.dumps(executor)).digest == executor.digest
+    executor.close()
+    executor.close()
+    assert executor.workers == 1
+
+
+def test_a_hosted_server_answers_and_is_gone_afterwards(tmp_path: Path) -> None:
+    with LocalExecutor().host([*SERVER, "--directory", str(tmp_path)], {"MARK": str(tmp_path)}) as url:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            assert answer.status == 200
+        assert _processes_marked(tmp_path)
+    assert not _processes_marked(tmp_path)
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(url, timeout=5)
+
+
+def test_a_server_that_ignores_sigterm_is_killed_with_its_children(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    with hosted([sys.executable, "-c", STUBBORN, "{port}", str(child)], {}, grace_seconds=0.5):
+        pid = int(child.read_text())
+        assert psutil.pid_exists(pid)
+    assert _gone(pid)
+
+
+def test_a_server_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", _OWNER, sys.executable, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    assert owner.stdout.readline().startswith("http://")
+    marked = _processes_marked(tmp_path)
+    assert len(marked) >= 2  # the keeper and the server, beside the owner
+    os.kill(owner.pid, signal.SIGKILL)
+    owner.wait()
+    assert all(_gone(pid) for pid in marked)
+
+
+def test_a_server_that_exits_at_once_is_reported_with_its_own_words() -> None:
+    command = [sys.executable, "-c", "import sys; print('the model is too big'); sys.exit(7)"]
+    with pytest.raises(RuntimeError, match="status 7") as caught, LocalExecutor().host(command, {}):
+        pass
+    assert "the model is too big" in str(caught.value)
+
+
+def test_a_server_that_never_answers_is_given_up() -> None:
+    command = [sys.executable, "-c", "import time; print('loading', flush=True); time.sleep(60)"]
+    executor = LocalExecutor(start_seconds=0.5)
+    with pytest.raises(RuntimeError, match=r"did not answer on 127\.0\.0\.1"), executor.host(command, {}):
+        pass
+
+
+_OWNER = """
+import sys, time
+from loop.executors.local import LocalExecutor
+python, mark = sys.argv[1:]
+command = [python, "-m", "http.server", "{port}", "--bind", "{host}", "--directory", mark]
+with LocalExecutor().host(command, {}) as url:
+    print(url, flush=True)
+    time.sleep(600)
+"""
+
+
+def _processes_marked(folder: Path) -> list[int]:
+    """Processes other than an owner script whose arguments name the folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = process.info["cmdline"] or []
+        if str(folder) in line and "http.server" in line:
+            found.append(process.pid)
+    return found
+
+
+def _gone(pid: int, seconds: float = 5.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.05)
+    return False
