@@ -1,0 +1,1 @@
+"""Judges turn episodes into verdicts; ``rules`` needs no language model."""
