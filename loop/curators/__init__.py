@@ -1,0 +1,1 @@
+"""Curators: what to learn from, of all that was experienced and scored."""

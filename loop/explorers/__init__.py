@@ -1,0 +1,1 @@
+"""Explorers: searches for the successor's harness."""

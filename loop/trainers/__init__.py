@@ -1,0 +1,1 @@
+"""Trainers: one specialist's adapter revision from its training set."""
