@@ -9,17 +9,19 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from loop.core.errors import StoreConflict
+from loop.core.errors import StageFailed, StoreConflict
 from loop.executors.hosting import hosted
 from loop.executors.local import LocalExecutor
 
 from . import jobs
 
+ROOT = Path(__file__).parents[2]
 SERVER = [sys.executable, "-m", "http.server", "{port}", "--bind", "{host}"]
 STUBBORN = """
 import signal, subprocess, sys, socket, time
@@ -126,3 +128,58 @@ def _gone(pid: int, seconds: float = 5.0) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[LocalExecutor]:
+    """Two worker processes of this machine."""
+    executor = LocalExecutor(processes=2)
+    yield executor
+    executor.close()
+    executor.close()
+
+
+def test_worker_processes_give_results_in_order_and_stay(two: LocalExecutor) -> None:
+    assert list(two.map(jobs.square, range(20))) == [n * n for n in range(20)]
+    seen = list(two.map(jobs.counted, range(12)))
+    pids = {pid for pid, _ in seen}
+    assert os.getpid() not in pids and len(pids) <= 2
+    assert max(count for _, count in seen) >= 6
+
+
+def test_a_worker_that_is_killed_is_replaced_and_its_job_done(two: LocalExecutor, tmp_path: Path) -> None:
+    assert list(two.map(jobs.dies_once, [str(tmp_path / "marker")])) == ["try 2"]
+
+
+def test_a_job_that_kills_every_worker_fails_with_a_sentence(two: LocalExecutor) -> None:
+    with pytest.raises(StageFailed, match="lost its worker process 3 times"):
+        list(two.map(jobs.dies_always, [1]))
+    assert list(two.map(jobs.square, [3])) == [9]
+
+
+def test_an_error_in_a_worker_keeps_its_type_and_message(two: LocalExecutor) -> None:
+    with pytest.raises(StoreConflict) as caught:
+        list(two.map(jobs.fails_for_a_cause, [1, 2]))
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_no_worker_outlives_a_killed_parent(tmp_path: Path) -> None:
+    code = (
+        "from loop.executors.local import LocalExecutor\nfrom tests.executors import jobs\nimport time\n"
+        "if __name__ == '__main__':\n"
+        "    seen = LocalExecutor(processes=2).map(jobs.counted, range(8))\n"
+        "    print(*{pid for pid, _ in seen}, flush=True)\n    time.sleep(60)\n"
+    )
+    script = tmp_path / "parent.py"
+    script.write_text(code)
+    parent = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert parent.stdout is not None
+    workers = [int(pid) for pid in parent.stdout.readline().split()]
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 10
+    while any(psutil.pid_exists(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert workers and not any(psutil.pid_exists(pid) for pid in workers)

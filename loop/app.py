@@ -1,0 +1,157 @@
+"""Settings to Loop: the only module that names concrete parts.
+
+Everything is imported where it is used, so that reading the lineage loads no model
+library and ``--help`` loads nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from loop import library, plugins
+from loop.core.base import Base
+from loop.core.contract import Contract
+from loop.core.generation import Generation
+from loop.core.noun import seed_from
+from loop.core.pair import Adapter, Harness, Pair
+from loop.core.plan import Plan, Spec
+from loop.core.training_set import TrainingProfile
+from loop.pipeline.parts import Loop
+from loop.ports import Blobs, Executor, Progress, Tracker
+from loop.settings import Settings
+
+if TYPE_CHECKING:
+    from loop.store.sql import SqlStore
+
+
+def open_blobs(settings: Settings) -> Blobs:
+    """The blobs of these settings."""
+    from loop.store.blobs import FsBlobs
+
+    return FsBlobs(url=settings.blobs, cache=str(settings.home.absolute() / "cache"))
+
+
+def open_store(settings: Settings) -> SqlStore:
+    """The store, brought to the newest schema; UserError when a newer program wrote it."""
+    from loop.store.migrate import upgrade
+    from loop.store.sql import SqlStore
+
+    settings.home.mkdir(parents=True, exist_ok=True)
+    upgrade(settings.database)
+    return SqlStore(settings.database, open_blobs(settings))
+
+
+def open_contract(settings: Settings) -> Contract:
+    """The contract version of these settings, checked against the lock."""
+    return library.load_contract(library.default_root(), settings.contract)
+
+
+def open_harness(settings: Settings) -> Harness:
+    """The harness that generation 0 of a lineage starts with."""
+    return library.load_harness(library.default_root() / "harnesses" / settings.harness)
+
+
+def open_profile(settings: Settings) -> TrainingProfile:
+    """The training recipe by name or path."""
+    from loop.trainers.profiles import load_profile
+
+    return load_profile(settings.profile)
+
+
+def open_tracker(settings: Settings) -> Tracker:
+    """MLflow, or nothing when tracking is off."""
+    if settings.tracking == "off":
+        from loop.tracking.quiet import QuietTracker
+
+        return QuietTracker()
+    from loop.tracking.mlflow import MlflowTracker
+
+    return MlflowTracker(uri=settings.tracking, experiment=settings.family)
+
+
+def open_executor(settings: Settings) -> Executor:
+    """The executor by name with ``workers`` jobs at once; Ray joins ``ray_address`` when one is given."""
+    options: dict[str, str | int | None] = {}
+    if settings.executor == "ray":
+        options = {"address": settings.ray_address, "workers": settings.workers}
+    if settings.executor == "local":
+        options = {"processes": settings.workers}
+    return plugins.executor(Spec(use=settings.executor, options=dict(options)))
+
+
+def make_plan(settings: Settings, contract: Contract) -> Plan:
+    """What an attempt depends on, of all the settings."""
+    return Plan(
+        seed=settings.seed,
+        contract=contract.digest,
+        engine=settings.engine,
+        judge=settings.judge,
+        explorer=settings.explorer,
+        trainer=settings.trainer,
+        environments=settings.environments,
+        collect=settings.sizes.collect,
+        curate=settings.sizes.curate,
+        profile=open_profile(settings),
+        examine=settings.sizes.examine,
+        gate=settings.sizes.gate,
+    )
+
+
+@contextmanager
+def open_loop(settings: Settings, store: SqlStore, contract: Contract, progress: Progress) -> Iterator[Loop]:
+    """Every part a run needs; the executor is closed at the end."""
+    from loop.judges.embedder import MiniLm
+
+    executor = open_executor(settings)
+    try:
+        yield Loop(
+            family=settings.family,
+            contract=contract,
+            environments=tuple(plugins.environment(spec) for spec in settings.environments),
+            engine=plugins.engine(settings.engine),
+            judge=plugins.judge(settings.judge),
+            embedder=MiniLm(),
+            explorer=plugins.explorer(settings.explorer),
+            curator=plugins.curator(settings.sizes.curate.curator),
+            trainer=plugins.trainer(settings.trainer),
+            executor=executor,
+            store=store,
+            blobs=store.blobs,
+            tracker=open_tracker(settings),
+            progress=progress,
+            scratch=settings.home.absolute() / "scratch",
+        )
+    finally:
+        executor.close()
+
+
+def prepare_base(settings: Settings) -> Base:
+    """Fetch and convert the base once; later calls return what is remembered."""
+    from loop.engines.prepare import prepare_base as prepare
+
+    return prepare(settings.base, open_blobs(settings), settings.base_sha256, settings.home.absolute() / "bases")
+
+
+def first_pair(settings: Settings, loop: Loop) -> Pair:
+    """Generation 0's pair: the base, a fresh adapter for each label, the starting harness."""
+    base = prepare_base(settings)
+    harness = open_harness(settings)
+    profile = open_profile(settings)
+    adapters = tuple(
+        _fresh(loop, base, profile, prompt.label, prompt.role, settings.seed) for prompt in harness.prompts
+    )
+    return Pair(base=base, adapters=adapters, harness=harness)
+
+
+def _fresh(loop: Loop, base: Base, profile: TrainingProfile, label: str, role: str, seed: int) -> Adapter:
+    return loop.trainer.fresh(base, loop.blobs, label, role, seed_from("fresh", seed, label), profile)
+
+
+def finished(settings: Settings, store: SqlStore, number: int, plan: Plan) -> Generation | None:
+    """What growing from ``number`` under this plan has already registered, or None; loads no model."""
+    known = [g for g in store.generations(settings.family) if g.number == number]
+    if not known:
+        return None
+    return store.result(settings.family, store.generation(settings.family, number), plan)

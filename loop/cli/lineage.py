@@ -1,0 +1,130 @@
+"""``status``, ``lineage``, ``show`` and ``why``: reading the lineage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loop.cli.options import Config, Json, Which, print_json
+
+if TYPE_CHECKING:
+    from loop.core.generation import Generation
+    from loop.settings import Settings
+    from loop.store.sql import SqlStore
+
+app = typer.Typer(help="The generations of a lineage; rebuild MLflow from them.", invoke_without_command=True)
+
+
+def find(settings: Settings, store: SqlStore, which: str) -> Generation:
+    """A generation by number (the promoted one) or by the start of its digest; UserError."""
+    if which.isdigit() and len(which) < 6:
+        return store.generation(settings.family, int(which))
+    return store.by_digest(which)
+
+
+@app.callback()
+def lineage(context: typer.Context, config: Config = None, as_json: Json = False) -> None:
+    """List every generation, rejected ones too, with scores, gains and decisions."""
+    if context.invoked_subcommand is not None:
+        return
+    from loop.app import open_store
+    from loop.settings import load_settings
+
+    settings = load_settings(config)
+    generations = open_store(settings).generations(settings.family)
+    if as_json:
+        print_json(generations)
+        return
+    from rich.console import Console
+
+    from loop.cli.render import lineage_table
+
+    if not generations:
+        print(f"lineage {settings.family} has no generation yet: macaron-loop run --generation 0")
+        return
+    Console().print(lineage_table(generations, settings.family))
+
+
+@app.command("sync-mlflow")
+def sync_mlflow(config: Config = None, as_json: Json = False) -> None:
+    """Write every generation of the store to MLflow again; nothing is doubled."""
+    from loop.app import open_store, open_tracker
+    from loop.settings import load_settings
+
+    settings = load_settings(config)
+    store, tracker = open_store(settings), open_tracker(settings)
+    generations = store.generations(settings.family)
+    known = {generation.digest: generation for generation in generations}
+    for generation in generations:
+        trained, budgets = store.evidence(generation)
+        parent = known.get(generation.parent or "")
+        tracker.publish(generation, parent, trained, {"budgets": budgets})
+    print_json({"written": len(generations)}) if as_json else print(
+        f"{len(generations)} generations of lineage {settings.family} written to {settings.tracking}"
+    )
+
+
+def status(config: Config = None, as_json: Json = False) -> None:
+    """What stands, who is writing, and how far the open attempt is."""
+    from loop.app import open_store
+    from loop.settings import load_settings
+
+    settings = load_settings(config)
+    view = open_store(settings).status(settings.family)
+    if as_json:
+        print_json(view)
+        return
+    print(f"lineage {view.family}: {view.promoted} standing, {view.rejected} rejected")
+    for policy in view.policies:
+        print(f"  {policy.owner}/{policy.name} -> generation {policy.number} ({policy.generation[:12]})")
+    if view.lease:
+        held = view.lease
+        print(f"  being written by {held.holder}, process {held.pid} on {held.host}, since {held.since}")
+    if view.attempt is None:
+        print("  no open attempt")
+        return
+    open_ = view.attempt
+    print(f"  open attempt {open_.attempt[:12]}: from generation {open_.parent_number}, trial {open_.trial}")
+    for stage in view.attempt.stages:
+        print(f"    {stage.stage:<9} {stage.steps:>3} steps  {stage.budget.wall_seconds:7.1f} s  last {stage.last}")
+
+
+def show(which: Which, config: Config = None, as_json: Json = False) -> None:
+    """One generation: score, gains, axioms, decision, budget."""
+    from loop.app import open_store
+    from loop.settings import load_settings
+
+    settings = load_settings(config)
+    generation = find(settings, open_store(settings), which)
+    if as_json:
+        print_json(generation)
+        return
+    from rich.console import Console
+
+    from loop.cli.render import print_generation
+
+    print_generation(Console(), generation)
+
+
+def why(
+    which: Which,
+    config: Config = None,
+    as_json: Json = False,
+    examples: Annotated[int, typer.Option("--examples", min=0, help="Episodes to name for each adapter.")] = 3,
+) -> None:
+    """The chain behind a generation: score, adapters, training rows, episodes, criteria."""
+    from loop.app import open_store
+    from loop.settings import load_settings
+
+    settings = load_settings(config)
+    store = open_store(settings)
+    view = store.why(find(settings, store, which))
+    if as_json:
+        print_json(view)
+        return
+    from rich.console import Console
+
+    from loop.cli.why import print_why
+
+    print_why(Console(), view, examples)

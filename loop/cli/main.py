@@ -1,0 +1,68 @@
+"""The ``macaron-loop`` command: the groups, and the boundary where errors become exit codes."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+import typer
+
+from loop import __version__
+from loop.cli import adapters, base, contract, database, doctor, harness, lineage, mlflow, run
+from loop.core.errors import LoopError
+
+app = typer.Typer(
+    name="macaron-loop",
+    help="Grow generations of LoRA specialists and their harness, and see whether gains compound.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run.run)
+app.command("status")(lineage.status)
+app.add_typer(lineage.app, name="lineage")
+app.command("show")(lineage.show)
+app.command("why")(lineage.why)
+app.add_typer(contract.app, name="contract")
+app.add_typer(harness.app, name="harness")
+app.add_typer(adapters.app, name="adapters")
+app.add_typer(base.app, name="base")
+app.add_typer(database.app, name="db")
+app.command("mlflow")(mlflow.mlflow)
+app.command("doctor")(doctor.doctor)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"macaron-loop {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Take generation N, let it learn from its own scored experience, and examine N+1."""
+
+
+def main() -> None:
+    """Run the command; one sentence and the error's exit code when it fails on purpose."""
+    warnings.simplefilter("ignore", FutureWarning)  # libraries' notes to each other, not to the user
+    try:
+        app()
+    except LoopError as error:
+        _say(str(error))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        _say("interrupted; what was recorded is kept, the same command resumes")
+        sys.exit(130)
+
+
+def _say(text: str) -> None:
+    print(f"macaron-loop: {text}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Generations as people read them, within 80 columns."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from loop.core.gate import Interval, Standing
+from loop.core.generation import Exam, Generation
+
+COLOURS = {Standing.ROOT: "cyan", Standing.PROMOTED: "green", Standing.REJECTED: "yellow"}
+
+
+def bounds(found: Interval | None, *, signed: bool = False) -> str:
+    """A point with its interval, e.g. ``+6.1 [+2.0, +10.3]``."""
+    if found is None:
+        return "not measured"
+    form = "{:+.1f}" if signed else "{:.1f}"
+    return f"{form.format(found.point)} [{form.format(found.low)}, {form.format(found.high)}]"
+
+
+def standing(generation: Generation) -> Text:
+    """The decision in its colour; a forced promotion says so for ever."""
+    decision = generation.decision
+    text = f"{decision.standing.value}{' (forced)' if decision.forced else ''}"
+    return Text(text, style=COLOURS[decision.standing])
+
+
+def lineage_table(generations: tuple[Generation, ...], family: str) -> Table:
+    """One row per generation, rejected ones too."""
+    table = Table(title=f"lineage {family}", title_justify="left")
+    for name, justify in (("gen", "right"), ("digest", "left"), ("parent", "left"), ("decision", "left")):
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column("score 0-100")
+    table.add_column("gain")
+    for generation in generations:
+        exam = generation.exam
+        parent = generation.parent[:8] if generation.parent else "-"
+        figures = (bounds(exam.score_interval), bounds(exam.gain, signed=True)) if exam else ("-", "-")
+        table.add_row(str(generation.number), generation.digest[:8], parent, standing(generation), *figures)
+    return table
+
+
+def print_generation(console: Console, generation: Generation) -> None:
+    """The one screen at the end of a run (GAINS.md, What must be printed)."""
+    head = Table.grid(padding=(0, 2))
+    head.add_row("generation", Text(f"{generation.number}  {generation.short}", style="bold"))
+    head.add_row("parent", (generation.parent or "-")[:12])
+    head.add_row("decision", standing(generation))
+    exam = generation.exam
+    if exam is None:
+        head.add_row("exam", "examined beside its first successor")
+        console.print(Panel(head, title="macaron-loop", width=80))
+        return
+    head.add_row("score", f"{bounds(exam.score_interval)}  ({exam.cases} cases, {1 - exam.coverage:.1%} unscored)")
+    head.add_row("gain", f"{bounds(exam.gain, signed=True)}  (95 % interval, paired and clustered)")
+    head.add_row("compounding", "not measured: arm one_shot absent")
+    parts: list[Table | Text] = [head, _environments(exam), _axioms(exam)]
+    parts += [Text(f"alarm: {alarm}", style="red") for alarm in exam.alarms]
+    parts += [_rules(generation), _budget(generation)]
+    console.print(Panel(Group(*parts), title="macaron-loop", width=80))
+
+
+def _environments(exam: Exam) -> Table:
+    table = Table(title="sealed holdout by environment", title_justify="left", width=74)
+    for name in ("environment", "score", "gain", "passed: parent", "child"):
+        table.add_column(name)
+    for name, score in exam.environments.items():
+        rates = [exam.pass_rates.get(f"{who}/{name}") for who in ("parent", "child")]
+        shown = ["-" if rate is None else f"{rate:.1%}" for rate in rates]
+        table.add_row(name, f"{score:.1f}", bounds(exam.environment_gains.get(name), signed=True), *shown)
+        levels = sorted(key for key in exam.pass_rates if key.startswith(f"child/{name}/"))
+        for key in levels:
+            level = key.rsplit("/", 1)[1]
+            before = exam.pass_rates.get(f"parent/{name}/{level}")
+            row = ("-" if before is None else f"{before:.1%}", f"{exam.pass_rates[key]:.1%}")
+            table.add_row(f"  level {level}", "", "", *row, style="dim")
+    return table
+
+
+def _axioms(exam: Exam) -> Table:
+    table = Table(title="axioms", title_justify="left", width=74)
+    for name in ("axiom", "score", "gain"):
+        table.add_column(name)
+    for axiom, score in exam.axioms.items():
+        table.add_row(axiom, f"{score:.1f}", bounds(exam.axiom_gains.get(axiom), signed=True))
+    return table
+
+
+def _rules(generation: Generation) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for rule in generation.decision.rules:
+        mark = Text("pass", style="green") if rule.passed else Text("fail", style="yellow")
+        table.add_row("gate", mark, rule.name, rule.text)
+    return table
+
+
+def _budget(generation: Generation) -> Text:
+    spent = generation.budget
+    return Text(
+        f"budget: {spent.generated_tokens:,} tokens generated, {spent.prompt_tokens:,} prompt, "
+        f"{spent.trained_tokens:,} trained, {spent.judge_calls} judge calls, {spent.wall_seconds:.0f} s",
+        style="dim",
+    )

@@ -1,0 +1,1 @@
+"""Engines: models that answer requests, each behind the ``Engine`` port."""

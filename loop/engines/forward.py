@@ -1,0 +1,164 @@
+"""One model's forward passes over a shared prefix and rows of their own, whatever its kind.
+
+Shapes: L layers, R rows, H key-value heads, S own positions, P prefix positions, D head
+width, V vocabulary, N live rows. A position's keys and values stand side by side, so that
+one copy writes both: caches are [L, rows, positions, 2, H, D].
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from transformers import Cache
+from transformers.cache_utils import CacheLayerMixin
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Keys and values that every row of a lane begins with: [L, P, 2, H, D] (P may be 0)."""
+
+    cache: Tensor
+
+    @property
+    def length(self) -> int:
+        """Tokens in the prefix."""
+        return int(self.cache.shape[1])
+
+
+class Forward(Protocol):
+    """What decoding needs of a model."""
+
+    def empty(self, rows: int, positions: int) -> Tensor:
+        """Room for keys and values, [L, rows, positions, 2, H, D]."""
+        ...
+
+    def prefix(self, tokens: Sequence[int]) -> Prefix:
+        """Keys and values of the tokens, computed in one pass of one row."""
+        ...
+
+    def extend(self, prefix: Prefix, sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Run several continuations of the prefix side by side, each of one token or more.
+
+        Returns the logits after each one's last token [N, V] and the keys and values
+        [L, N, S, 2, H, D], padded on the right to the longest or beyond.
+        """
+        ...
+
+    def step(self, prefix: Prefix, rows: Tensor, lengths_N: Tensor, token_N: Tensor) -> Tensor:
+        """Append one token to each of the first N rows and return the next logits [N, V].
+
+        ``rows`` is [L, R, S, 2, H, D] with N <= R; the token of row i is written at
+        position ``lengths_N[i]`` of the row, which the caller advances afterwards.
+        """
+        ...
+
+
+class _PrefixedLayer(CacheLayerMixin):  # type: ignore[misc]  # untyped in the library
+    """A layer that writes into the rows in place and shows prefix and rows as one sequence."""
+
+    def __init__(self, prefix_P2HD: Tensor, rows_NS2HD: Tensor, position_NQ: Tensor) -> None:
+        super().__init__()
+        self.prefix, self.rows, self.position = prefix_P2HD, rows_NS2HD, position_NQ
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing: the room is there from the start."""
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Write keys and values [N, H, Q, D] at their positions; return [N, H, P + S, D] of each."""
+        row_N1 = torch.arange(key_states.shape[0], device=key_states.device)[:, None]
+        both = []
+        for kind, states in enumerate((key_states, value_states)):
+            self.rows[row_N1, self.position, kind] = states.transpose(1, 2)
+            prefix_NPHD = self.prefix[None, :, kind].expand(self.rows.shape[0], -1, -1, -1)
+            both.append(torch.cat((prefix_NPHD, self.rows[:, :, kind]), dim=1).transpose(1, 2))
+        return both[0], both[1]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Key length and offset, as transformers asks for."""
+        return self.get_max_length(), 0
+
+    def get_seq_length(self) -> int:
+        """Positions before this pass; only used where positions are not given, and they are."""
+        return int(self.prefix.shape[0])
+
+    def get_max_length(self) -> int:
+        """Prefix and room together."""
+        return int(self.prefix.shape[0] + self.rows.shape[1])
+
+
+class ModuleForward:
+    """Any decoder of transformers with ordinary attention layers, through its own forward."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        config: Any = model.config
+        text = config.get_text_config(decoder=True)
+        kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
+        if kinds != {"full_attention"}:
+            raise ValueError(
+                f"the transformers engine serves models with full attention in every layer, this one has "
+                f"{sorted(kinds)}: use the vllm engine"
+            )
+        self.model = model
+        self.layers = int(text.num_hidden_layers)
+        self.heads = int(getattr(text, "num_key_value_heads", None) or text.num_attention_heads)
+        self.width = int(getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads)
+        # transformers 5.24 calls ``cache`` what earlier versions call ``past_key_values``.
+        self.cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+        parameter = next(model.parameters())
+        self.dtype, self.device = parameter.dtype, parameter.device
+
+    def empty(self, rows: int, positions: int) -> Tensor:
+        """See Forward."""
+        shape = (self.layers, rows, positions, 2, self.heads, self.width)
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+    def prefix(self, tokens: Sequence[int]) -> Prefix:
+        """See Forward."""
+        nothing = Prefix(self.empty(1, 0)[:, 0])
+        if not tokens:
+            return nothing
+        _, rows = self.extend(nothing, [tokens])
+        return Prefix(rows[:, 0, : len(tokens)].contiguous())
+
+    def extend(self, prefix: Prefix, sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """See Forward."""
+        longest = max(map(len, sequences))
+        token_NS = torch.tensor([[*sequence, *[0] * (longest - len(sequence))] for sequence in sequences])
+        last_N = torch.tensor([len(sequence) - 1 for sequence in sequences])
+        rows = self.empty(len(sequences), longest)
+        position_NS = torch.arange(longest).expand(len(sequences), longest)
+        kept_U = torch.unique(last_N)
+        logits_NUV = self._run(prefix, rows, token_NS, position_NS, kept_U)
+        return logits_NUV[torch.arange(len(sequences)), torch.searchsorted(kept_U, last_N)], rows
+
+    def step(self, prefix: Prefix, rows: Tensor, lengths_N: Tensor, token_N: Tensor) -> Tensor:
+        """See Forward."""
+        used = int(lengths_N.max()) + 1
+        live = rows[:, : len(token_N), :used]
+        return self._run(prefix, live, token_N[:, None], lengths_N[:, None], torch.tensor([0]))[:, 0]
+
+    def _run(self, prefix: Prefix, rows: Tensor, token_NQ: Tensor, position_NQ: Tensor, kept_U: Tensor) -> Tensor:
+        token_NQ, position_NQ = token_NQ.to(self.device), position_NQ.to(self.device)
+        cache = Cache(
+            layers=[_PrefixedLayer(prefix.cache[layer], rows[layer], position_NQ) for layer in range(self.layers)]
+        )
+        # A query sees the whole prefix, and of its own row what is written up to itself.
+        own_NQS = torch.arange(rows.shape[2], device=self.device) <= position_NQ[..., None]
+        mask_NQK = torch.nn.functional.pad(own_NQS, (prefix.length, 0), value=True)
+        with torch.inference_mode():
+            output = self.model(
+                input_ids=token_NQ,
+                attention_mask=mask_NQK[:, None],
+                position_ids=position_NQ + prefix.length,
+                use_cache=True,
+                logits_to_keep=kept_U.to(self.device),
+                **{self.cache_name: cache},
+            )
+        logits: Tensor = output.logits
+        return logits

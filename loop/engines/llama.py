@@ -1,0 +1,239 @@
+"""Llama's forward pass written for many short replies on a processor.
+
+Against the module's own forward: query, key and value (and gate and up) are one product,
+keys and values are written in place, the shared prefix is attended by all rows in one
+product, and joined to each row's own part by the two softmax denominators (the identity
+of Dao et al. 2022, section 3.1). Every product runs at a multiple of 64 tokens and at
+most a few times that, sizes at which oneDNN and MKL were seen to round alike, so a row's
+numbers do not depend on how many others are beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, pad, silu
+from transformers import LlamaForCausalLM
+
+from loop.engines.forward import Prefix
+
+TOKENS_STEP = 64
+# The largest pass that rounds as one of 64 does; larger ones are split otherwise by the libraries.
+TOKENS_MOST = {torch.bfloat16: 320, torch.float32: 192}
+# Positions are rounded up to these in attention, for the same reason.
+SEQUENCE_STEP = 32
+ROWS_STEP = 16
+STATIC_ROPE = ("default", "linear", "llama3")
+
+
+class _Layer(NamedTuple):
+    """One layer's weights; ``qkv`` and ``gate_up`` are the module's own tensors laid together."""
+
+    input_norm: Tensor
+    qkv: Tensor
+    output: Tensor
+    mlp_norm: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+def fits(model: torch.nn.Module) -> bool:
+    """Whether the model is a Llama this forward computes: on the processor, no biases, fixed rotary table."""
+    config: Any = model.config
+    return (
+        type(model) is LlamaForCausalLM
+        and next(model.parameters()).device.type == "cpu"
+        and not config.attention_bias
+        and not config.mlp_bias
+        and config.hidden_act == "silu"
+        and config.rope_parameters.get("rope_type", "default") in STATIC_ROPE
+    )
+
+
+class LlamaForward:
+    """Implements Forward; shapes as named there, T tokens of a pass, A query heads, G = A / H."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        assert fits(model), "only a plain Llama on the processor"
+        config: Any = model.config
+        self.queries, self.heads = int(config.num_attention_heads), int(config.num_key_value_heads)
+        self.width = int(config.head_dim)
+        self.epsilon = float(config.rms_norm_eps)
+        body: Any = model.model
+        self.rotary, self.embedding = body.rotary_emb, body.embed_tokens.weight
+        head: Any = model.lm_head
+        self.head, self.final_norm = head.weight, body.norm.weight
+        self.dtype = self.embedding.dtype
+        self.layers = [_layer(layer) for layer in body.layers]
+
+    def empty(self, rows: int, positions: int) -> Tensor:
+        """See Forward."""
+        return torch.zeros((len(self.layers), rows, positions, 2, self.heads, self.width), dtype=self.dtype)
+
+    def prefix(self, tokens: Sequence[int]) -> Prefix:
+        """See Forward."""
+        nothing = Prefix(self.empty(1, 0)[:, 0])
+        if not tokens:
+            return nothing
+        _, rows = self.extend(nothing, [tokens])
+        return Prefix(rows[:, 0, : len(tokens)].contiguous())
+
+    @torch.inference_mode()
+    def extend(self, prefix: Prefix, sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """See Forward."""
+        rows, longest = len(sequences), max(map(len, sequences))
+        longest += -longest % SEQUENCE_STEP
+        length_N = torch.tensor([len(sequence) for sequence in sequences])
+        # Attention needs a rectangle; products run over real tokens only, which stand at these places of it.
+        place_T = (torch.arange(longest) < length_N[:, None]).flatten().nonzero()[:, 0]
+        cos_TD, sin_TD = self._angles(place_T % longest + prefix.length)
+        cache = self.empty(rows, longest)
+        hidden_TE = self.embedding[torch.tensor([token for sequence in sequences for token in sequence])]
+        qkv_SKD = torch.zeros((rows * longest, self.queries + 2 * self.heads, self.width), dtype=self.dtype)
+        for index, layer in enumerate(self.layers):
+            qkv_SKD[place_T] = self._project(layer, hidden_TE, cos_TD, sin_TD)
+            qkv_NSKD = qkv_SKD.view(rows, longest, -1, self.width)
+            cache[index] = qkv_NSKD[:, :, self.queries :].reshape(cache[index].shape)
+            attended_NSAD = self._attend_sequences(qkv_NSKD[:, :, : self.queries], prefix.cache[index], cache[index])
+            hidden_TE = self._finish(layer, hidden_TE, attended_NSAD.reshape(rows * longest, -1)[place_T])
+        return self._logits(hidden_TE[length_N.cumsum(0) - 1]), cache
+
+    @torch.inference_mode()
+    def step(self, prefix: Prefix, rows: Tensor, lengths_N: Tensor, token_N: Tensor) -> Tensor:
+        """See Forward."""
+        live, used = len(token_N), int(lengths_N.max()) + 1
+        used = min(used + -used % ROWS_STEP, rows.shape[2])
+        # Empty rows fill the products up to their step; they are never attended or written.
+        idle = -live % TOKENS_STEP
+        cos_TD, sin_TD = self._angles(pad(lengths_N, (0, idle)) + prefix.length)
+        place_N = torch.arange(live) * rows.shape[2] + lengths_N
+        mask_NS = torch.zeros(live, used, dtype=self.dtype).masked_fill(
+            torch.arange(used) > lengths_N[:, None], -torch.inf
+        )
+        hidden_TE = self.embedding[pad(token_N, (0, idle))]
+        attended_TA = torch.zeros((live + idle, self.queries * self.width), dtype=self.dtype)
+        for index, layer in enumerate(self.layers):
+            qkv_NKD = self._project(layer, hidden_TE, cos_TD, sin_TD)[:live]
+            rows[index].view(-1, 2 * self.heads, self.width).index_copy_(0, place_N, qkv_NKD[:, self.queries :])
+            attended_TA[:live] = self._attend_rows(
+                qkv_NKD[:, : self.queries], prefix.cache[index], rows[index, :live, :used], mask_NS
+            )
+            hidden_TE = self._finish(layer, hidden_TE, attended_TA)
+        return self._logits(hidden_TE)[:live]
+
+    def _angles(self, position_T: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines, and sines signed for the half rotation, [T, 1, D]."""
+        cos, sin = self.rotary(self.embedding[:1], position_T[None])
+        half = self.width // 2
+        signed = torch.cat((-sin[0, :, :half], sin[0, :, half:]), -1)
+        return cos[0][:, None], signed[:, None]
+
+    def _project(self, layer: _Layer, hidden_TE: Tensor, cos_TD: Tensor, sin_TD: Tensor) -> Tensor:
+        """Queries, keys and values [T, A + 2H, D], rotated where they are to be."""
+        qkv_THD = product(self._norm(hidden_TE, layer.input_norm), layer.qkv).view(hidden_TE.shape[0], -1, self.width)
+        turned_TKD = qkv_THD[:, : self.queries + self.heads]
+        half = self.width // 2
+        swapped_TKD = torch.cat((turned_TKD[..., half:], turned_TKD[..., :half]), -1)
+        turned_TKD.copy_(turned_TKD * cos_TD + swapped_TKD * sin_TD)
+        return qkv_THD
+
+    def _finish(self, layer: _Layer, hidden_TE: Tensor, attended_TA: Tensor) -> Tensor:
+        hidden_TE = hidden_TE + product(attended_TA, layer.output)
+        gate_TI, up_TI = product(self._norm(hidden_TE, layer.mlp_norm), layer.gate_up).chunk(2, -1)
+        return hidden_TE + product(silu(gate_TI) * up_TI, layer.down)
+
+    def _norm(self, hidden_TE: Tensor, weight_E: Tensor) -> Tensor:
+        wide_TE = hidden_TE.float()
+        scaled_TE = wide_TE * torch.rsqrt(wide_TE.pow(2).mean(-1, keepdim=True) + self.epsilon)
+        return weight_E * scaled_TE.to(hidden_TE.dtype)
+
+    def _logits(self, hidden_NE: Tensor) -> Tensor:
+        return product(self._norm(hidden_NE, self.final_norm), self.head)
+
+    def _attend_rows(self, query_NAD: Tensor, prefix_P2HD: Tensor, own_NS2HD: Tensor, mask_NS: Tensor) -> Tensor:
+        """One query a row over the prefix and the row's own positions; [N, A * D]."""
+        rows = query_NAD.shape[0]
+        group = self.queries // self.heads
+        query_NHGD = query_NAD.view(rows, self.heads, group, self.width)
+        own_NHGD, own_NHG = _flash(query_NHGD, *_keys_values(own_NS2HD), mask_NS[:, None, None])
+        if prefix_P2HD.shape[0]:
+            query_1HTD = query_NHGD.transpose(0, 1).reshape(1, self.heads, rows * group, self.width)
+            shared_1HTD, shared_1HT = _flash(query_1HTD, *_keys_values(prefix_P2HD[None]))
+            shared_NHGD = shared_1HTD.view(self.heads, rows, group, self.width).transpose(0, 1)
+            own_NHGD = _join(own_NHGD, own_NHG, shared_NHGD, shared_1HT.view(self.heads, rows, group).transpose(0, 1))
+        return own_NHGD.reshape(rows, -1)
+
+    def _attend_sequences(self, query_NSAD: Tensor, prefix_P2HD: Tensor, own_NS2HD: Tensor) -> Tensor:
+        """Causal attention of whole sequences over the prefix and themselves; [N, S, A, D]."""
+        rows, length = query_NSAD.shape[:2]
+        group = self.queries // self.heads
+        query_NASD = query_NSAD.transpose(1, 2)
+        keys_NASD, values_NASD = (part.repeat_interleave(group, 1) for part in _keys_values(own_NS2HD))
+        own_NASD, own_NAS = _flash(query_NASD, keys_NASD, values_NASD, causal=True)
+        if prefix_P2HD.shape[0]:
+            shape = (1, self.heads, group * rows * length, self.width)
+            query_1HTD = query_NASD.reshape(rows, self.heads, group * length, -1).transpose(0, 1).reshape(shape)
+            shared_1HTD, shared_1HT = _flash(query_1HTD, *_keys_values(prefix_P2HD[None]))
+            split = (self.heads, rows, group * length)
+            shared_NASD = shared_1HTD.view(*split, -1).transpose(0, 1).reshape(own_NASD.shape)
+            own_NASD = _join(
+                own_NASD, own_NAS, shared_NASD, shared_1HT.view(split).transpose(0, 1).reshape(own_NAS.shape)
+            )
+        return own_NASD.transpose(1, 2)
+
+
+def product(input_TE: Tensor, weight_OE: Tensor) -> Tensor:
+    """``input @ weight.T`` in passes of a multiple of 64 tokens (see the module's first words)."""
+    tokens = input_TE.shape[0]
+    most = TOKENS_MOST.get(input_TE.dtype, TOKENS_STEP)
+    lacking = -tokens % TOKENS_STEP
+    padded_TE = pad(input_TE, (0, 0, 0, lacking)) if lacking else input_TE
+    if padded_TE.shape[0] <= most:
+        return linear(padded_TE, weight_OE)[:tokens]
+    return torch.cat([linear(part, weight_OE) for part in torch.split(padded_TE, most)])[:tokens]
+
+
+def _layer(layer: Any) -> _Layer:
+    attention, mlp = layer.self_attn, layer.mlp
+    return _Layer(
+        input_norm=layer.input_layernorm.weight,
+        qkv=_lay_together(attention.q_proj, attention.k_proj, attention.v_proj),
+        output=attention.o_proj.weight,
+        mlp_norm=layer.post_attention_layernorm.weight,
+        gate_up=_lay_together(mlp.gate_proj, mlp.up_proj),
+        down=mlp.down_proj.weight,
+    )
+
+
+def _lay_together(*modules: Any) -> Tensor:
+    """One tensor holding the weights in order; the modules then use views of it, so memory is spent once."""
+    together = torch.cat([module.weight.detach() for module in modules])
+    start = 0
+    for module in modules:
+        rows = module.weight.shape[0]
+        module.weight = torch.nn.Parameter(together[start : start + rows], requires_grad=False)
+        start += rows
+    return together
+
+
+def _keys_values(cache_NS2HD: Tensor) -> tuple[Tensor, Tensor]:
+    return cache_NS2HD[:, :, 0].transpose(1, 2), cache_NS2HD[:, :, 1].transpose(1, 2)
+
+
+def _flash(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, causal: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Attention output, and the log of each query's softmax denominator (float32)."""
+    output, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, keys, values, is_causal=causal, attn_mask=mask
+    )
+    return output, log_sum
+
+
+def _join(left: Tensor, left_log_sum: Tensor, right: Tensor, right_log_sum: Tensor) -> Tensor:
+    """Attention over two sets of keys from attention over each, weighted by their softmax masses."""
+    share = torch.sigmoid(right_log_sum - left_log_sum)[..., None]
+    return torch.lerp(left.float(), right.float(), share).to(left.dtype)

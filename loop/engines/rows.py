@@ -1,0 +1,124 @@
+"""Live rows: what each reply has so far, and the room for its keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from loop.core.episode import Request
+from loop.engines.forward import Forward, Prefix
+from loop.engines.sampling import draw, log_probability, uniforms
+
+ROOM_STEP = 64
+
+
+@dataclass(eq=False)
+class Job:
+    """A request with the caller's key, its prompt's token ids and its place in the order of arrival."""
+
+    key: int
+    order: int
+    request: Request
+    prompt: tuple[int, ...]
+    budget: int
+    choices: tuple[tuple[int, ...], ...] = ()
+    cached_tokens: int = 0
+
+    @property
+    def width(self) -> int:
+        """Rows it needs: one, or one for each choice."""
+        return max(len(self.choices), 1)
+
+    @property
+    def longest(self) -> int:
+        """Most tokens that a row of it can add to the prompt."""
+        return max((len(choice) for choice in self.choices), default=self.budget)
+
+
+@dataclass(eq=False)
+class Row:
+    """One growing reply; ``forced`` tokens are scored instead of drawn (a constrained choice)."""
+
+    job: Job
+    forced: tuple[int, ...] = ()
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    uniforms: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
+
+    def __post_init__(self) -> None:
+        """Draw the row's whole luck at once; position i always has the same number."""
+        if self.job.request.sampling.temperature > 0 and not self.forced:
+            self.uniforms = uniforms(self.job.request.seed, self.job.budget)
+
+    @property
+    def luck(self) -> float:
+        """The uniform number of the next position (unused when greedy)."""
+        return float(self.uniforms[len(self.tokens)]) if self.uniforms.numel() else 0.0
+
+
+def accept(rows: Sequence[Row], logits_NV: Tensor) -> None:
+    """Add the next token of every row, drawn under its own sampling or forced."""
+    sampling = [row.job.request.sampling for row in rows]
+    token_N, logprob_N = draw(
+        logits_NV,
+        torch.tensor([0.0 if row.forced else s.temperature for row, s in zip(rows, sampling, strict=True)]).double(),
+        torch.tensor([1.0 if row.forced else s.top_p for row, s in zip(rows, sampling, strict=True)]).double(),
+        torch.tensor([row.luck for row in rows], dtype=torch.float64),
+    )
+    forced = [i for i, row in enumerate(rows) if row.forced]
+    if forced:
+        token_F = torch.tensor([rows[i].forced[len(rows[i].tokens)] for i in forced])
+        token_N[forced] = token_F
+        logprob_N[forced] = log_probability(logits_NV[forced], token_F)
+    for row, token, logprob in zip(rows, token_N.tolist(), logprob_N.tolist(), strict=True):
+        row.tokens.append(token)
+        row.logprobs.append(logprob)
+
+
+class Slots:
+    """The room of the live rows, which always fill the first places."""
+
+    def __init__(self, forward: Forward, prefix: Prefix, capacity: int) -> None:
+        self.forward, self.prefix, self.capacity = forward, prefix, capacity
+        self.cache = forward.empty(0, 0)
+        self.live: list[Row] = []
+        self.lengths: list[int] = []
+
+    def add(self, rows: Sequence[Row], caches: Sequence[Tensor], room: int) -> None:
+        """Take rows in, each with the keys and values of its own prompt part [L, S, 2, H, D]."""
+        self._make_room(len(self.live) + len(rows), room)
+        for row, cache in zip(rows, caches, strict=True):
+            length = cache.shape[1]
+            self.cache[:, len(self.live), :length] = cache
+            self.live.append(row)
+            self.lengths.append(length)
+
+    def step(self) -> None:
+        """Run the newest token of every live row and add the next."""
+        token_N = torch.tensor([row.tokens[-1] for row in self.live])
+        logits_NV = self.forward.step(self.prefix, self.cache, torch.tensor(self.lengths), token_N)
+        self.lengths = [length + 1 for length in self.lengths]
+        accept(self.live, logits_NV)
+
+    def keep(self, alive: Sequence[bool]) -> None:
+        """Drop rows that are finished; the last live rows move into their places."""
+        gone = [i for i, stays in enumerate(alive) if not stays]
+        for place in reversed(gone):
+            last = len(self.live) - 1
+            if place != last:
+                self.cache[:, place, : self.lengths[last]] = self.cache[:, last, : self.lengths[last]]
+                self.live[place], self.lengths[place] = self.live[last], self.lengths[last]
+            self.live.pop()
+            self.lengths.pop()
+
+    def _make_room(self, rows: int, positions: int) -> None:
+        have_rows, have_positions = self.cache.shape[1], self.cache.shape[2]
+        if rows <= have_rows and positions <= have_positions:
+            return
+        wanted = max(positions + -positions % ROOM_STEP, have_positions)
+        larger = self.forward.empty(max(rows, self.capacity, have_rows), wanted)
+        larger[:, : len(self.live), :have_positions] = self.cache[:, : len(self.live)]
+        self.cache = larger

@@ -1,0 +1,190 @@
+"""Continuous batching: requests wait in lanes, live rows decode together, finished ones leave at once.
+
+A lane holds the requests of one adapter whose prompts begin alike (a system message with
+its exemplars). That beginning is computed once and attended by every row; each prompt's
+own part is computed once for all its samples. One lane runs until it has nothing left,
+since rows of different adapters cannot share a pass. The order of everything follows
+from the requests alone, so equal calls give equal results whatever ran before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from os.path import commonprefix
+
+import torch
+from torch import Tensor
+
+from loop.core.episode import Completion, Request
+from loop.core.pair import Adapter
+from loop.engines.reply import Replies
+from loop.engines.rows import Job, Slots, accept
+from loop.engines.weights import LoadedBase, Served
+from loop.ports import EngineReport, Follow
+
+# Fewer requests than this do not deserve a lane of their own.
+SMALL_LANE = 8
+
+
+@dataclass(eq=False)
+class Lane:
+    """Requests of one adapter with a common beginning; ``known`` keeps prompts that samples still wait for."""
+
+    adapter: Adapter | None
+    prefix: tuple[int, ...]
+    waiting: list[Job] = field(default_factory=list)
+    known: dict[tuple[int, ...], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    paid: bool = False
+
+
+class Schedule:
+    """One ``generate`` call: its lanes, its rows and its counts."""
+
+    def __init__(
+        self, loaded: LoadedBase, serve: Callable[[Adapter | None], Served], follow: Follow, limits: Limits
+    ) -> None:
+        self.loaded, self.serve, self.follow, self.limits = loaded, serve, follow, limits
+        self.replies = Replies(loaded)
+        self.lanes: list[Lane] = []
+        self.unassigned: dict[str | None, list[Job]] = {}
+        self.orders = 0
+        self.report = EngineReport()
+
+    def run(self, requests: Sequence[tuple[int, Request]]) -> EngineReport:
+        """Answer all requests and whatever ``follow`` adds."""
+        self._arrive(requests)
+        while True:
+            for jobs in self.unassigned.values():
+                self._open_lanes(jobs)
+            self.unassigned.clear()
+            busy = [lane for lane in self.lanes if lane.waiting]
+            if not busy:
+                return self.report
+            # max takes the first of equals: the lane that was opened first.
+            self._drain(max(busy, key=lambda lane: len(lane.waiting)))
+
+    def _arrive(self, requests: Iterable[tuple[int, Request]]) -> None:
+        for key, request in requests:
+            job = self.replies.job(key, self.orders, request)
+            self.orders += 1
+            self._count(prompt_tokens=len(job.prompt))
+            if job.budget <= 0:
+                self._complete(job, self.replies.too_long(job))
+                continue
+            lane = self._lane_of(job)
+            if lane is not None:
+                lane.waiting.append(job)
+            else:
+                name = request.adapter.digest if request.adapter else None
+                self.unassigned.setdefault(name, []).append(job)
+
+    def _lane_of(self, job: Job) -> Lane | None:
+        """The open lane whose beginning covers most of the prompt."""
+        fitting = [
+            lane
+            for lane in self.lanes
+            if lane.adapter == job.request.adapter
+            and len(lane.prefix) < len(job.prompt)
+            and job.prompt[: len(lane.prefix)] == lane.prefix
+        ]
+        return max(fitting, key=lambda lane: len(lane.prefix), default=None)
+
+    def _open_lanes(self, jobs: list[Job]) -> None:
+        """A lane for each beginning that requests name as theirs; small ones share what they have in common."""
+        groups: dict[tuple[int, ...], list[Job]] = {}
+        for job in jobs:
+            lead = commonprefix([self.loaded.lead(job.request.messages), job.prompt[:-1]])
+            groups.setdefault(tuple(lead), []).append(job)
+        small = [lead for lead, group in groups.items() if len(group) < SMALL_LANE]
+        if len(small) > 1:
+            mixed = sorted((job for lead in small for job in groups.pop(lead)), key=lambda job: job.order)
+            groups[tuple(commonprefix(small))] = mixed
+        for lead, group in groups.items():
+            self.lanes.append(Lane(group[0].request.adapter, lead, group))
+
+    def _drain(self, lane: Lane) -> None:
+        served = self.serve(lane.adapter)
+        rows = min(self.limits.max_rows, sum(job.width for job in lane.waiting))
+        slots = Slots(served.forward, served.prefix(lane.prefix), rows)
+        while lane.waiting or slots.live:
+            self._admit(lane, slots)
+            if slots.live:
+                slots.step()
+                self._finish(slots)
+
+    def _admit(self, lane: Lane, slots: Slots) -> None:
+        """Take waiting jobs into free rows: when an eighth of the rows is free, or nothing is live."""
+        free = self.limits.max_rows - len(slots.live)
+        if not lane.waiting or (slots.live and free < max(1, self.limits.max_rows // 8)):
+            return
+        taken: list[Job] = []
+        for job in lane.waiting:
+            if job.width > free and (taken or slots.live):
+                break
+            taken.append(job)
+            free -= job.width
+        if not taken:
+            return
+        lane.waiting = lane.waiting[len(taken) :]
+        self._prefill(lane, slots, taken)
+        rows = [row for job in taken for row in self.replies.rows(job)]
+        own = [lane.known[row.job.prompt] for row in rows]
+        accept(rows, torch.stack([logits_V for logits_V, _ in own]))
+        room = max(cache.shape[1] + row.job.longest for row, (_, cache) in zip(rows, own, strict=True))
+        slots.add(rows, [cache for _, cache in own], room)
+        wanted = {job.prompt for job in lane.waiting}
+        lane.known = {prompt: value for prompt, value in lane.known.items() if prompt in wanted}
+        self._finish(slots)
+
+    def _prefill(self, lane: Lane, slots: Slots, taken: Sequence[Job]) -> None:
+        """Compute the own part of each new prompt once, shortest first in passes of bounded size."""
+        fresh: list[tuple[int, ...]] = []
+        for job in taken:
+            new = job.prompt not in lane.known and job.prompt not in fresh
+            if new:
+                fresh.append(job.prompt)
+            job.cached_tokens = (len(lane.prefix) if lane.paid else 0) if new else len(job.prompt)
+            lane.paid = True
+            self._count(cached_tokens=job.cached_tokens)
+        skip = len(lane.prefix)
+        for batch in _batches(sorted(fresh, key=len), self.limits.prompt_chunk, skip):
+            logits_NV, cache = slots.forward.extend(slots.prefix, [prompt[skip:] for prompt in batch])
+            for i, prompt in enumerate(batch):
+                lane.known[prompt] = (logits_NV[i], cache[:, i, : len(prompt) - skip])
+
+    def _finish(self, slots: Slots) -> None:
+        """Let finished rows leave, and complete the jobs whose rows are all finished."""
+        done = [self.replies.is_finished(row) for row in slots.live]
+        if not any(done):
+            return
+        finished = [row for row, ends in zip(slots.live, done, strict=True) if ends]
+        slots.keep([not ends for ends in done])
+        for job, completion in self.replies.completions(finished):
+            self._count(generated_tokens=len(completion.token_ids))
+            self._complete(job, completion)
+
+    def _complete(self, job: Job, completion: Completion) -> None:
+        self._arrive(self.follow(job.key, completion))
+
+    def _count(self, **more: int) -> None:
+        self.report = self.report.revise(**{name: getattr(self.report, name) + value for name, value in more.items()})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Live rows at once, and tokens of prompt in one prefill pass (padding included)."""
+
+    max_rows: int
+    prompt_chunk: int
+
+
+def _batches(prompts: Sequence[tuple[int, ...]], chunk: int, skip: int) -> list[list[tuple[int, ...]]]:
+    batches: list[list[tuple[int, ...]]] = []
+    for prompt in prompts:
+        # Sorted by length, so this prompt sets the padded width of the batch it joins.
+        if batches and (len(batches[-1]) + 1) * (len(prompt) - skip) <= chunk:
+            batches[-1].append(prompt)
+        else:
+            batches.append([prompt])
+    return batches

@@ -1,0 +1,1 @@
+"""Growing a generation: ``generation.py`` is the page to read first."""

@@ -1,0 +1,82 @@
+"""Curate: the training set of each specialist, from what passed the visible contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from loop.core.episode import Episode, EpisodeShard
+from loop.core.generation import Generation
+from loop.core.noun import seed_from
+from loop.core.score import CaseScore
+from loop.core.stage import Stage
+from loop.core.training_set import Fingerprints, Row, TrainingSet
+from loop.pipeline.experience import chain
+from loop.pipeline.parts import Run
+
+
+def curate(
+    run: Run, shards: Mapping[str, EpisodeShard], scores: Sequence[CaseScore], fingerprints: Fingerprints
+) -> dict[str, TrainingSet]:
+    """One recorded training set per label that an environment feeds."""
+    labels = sorted({environment.label for environment in run.loop.environments})
+    rows: dict[str, list[Row]] = {}
+
+    def build(label: str) -> TrainingSet:
+        if not rows:
+            rows.update({name: [] for name in labels})
+            for row, owner in candidates(run, chain(shards), scores):
+                rows[owner].append(row)
+        return run.loop.curator.curate(
+            label,
+            rows[label],
+            run.loop.store.replay(run.loop.family, ancestors(run), label),
+            run.plan.curate,
+            fingerprints,
+            run.loop.embedder,
+            seed_from("curate", *run.seed, label),
+        )
+
+    return {
+        label: run.attempt.once(Stage.CURATE, TrainingSet, lambda label=label: build(label), label)  # type: ignore[misc]
+        for label in labels
+    }
+
+
+def candidates(run: Run, episodes: Sequence[Episode], scores: Sequence[CaseScore]) -> Iterator[tuple[Row, str]]:
+    """A row for each reply of an episode that passed and scored enough, with its label."""
+    by_episode = {score.episode: score for score in scores}
+    for episode in episodes:
+        score = by_episode[episode.digest]
+        if not score.passed or score.score is None or score.score < run.plan.curate.min_score:
+            continue
+        environment = run.loop.environment(episode.task.environment)
+        request = environment.text(episode.task, run.loop.contract)
+        replies = [turn for turn in episode.turns if turn.role == "assistant"]
+        for index, turn in enumerate(replies):
+            row = Row(
+                episode=episode.digest,
+                task=episode.task.digest,
+                split=episode.task.split,
+                environment=episode.task.environment,
+                case=episode.task.case,
+                level=episode.task.level,
+                turn=index,
+                generation=run.parent.number,
+                licence=run.parent.pair.base.licence,
+                score=score.score,
+                prompt_ids=turn.prompt_ids,
+                response_ids=turn.token_ids,
+                text=turn.content,
+                request=request,
+            )
+            yield row, turn.label
+
+
+def ancestors(run: Run) -> tuple[str, ...]:
+    """Digests of the generations whose making collected training rows, oldest first."""
+    chain_: list[str] = []
+    at: Generation | None = run.parent
+    while at is not None and at.parent is not None:
+        chain_.append(at.digest)
+        at = run.loop.store.by_digest(at.parent)
+    return tuple(reversed(chain_))

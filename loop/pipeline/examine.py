@@ -1,0 +1,223 @@
+"""Examine: parent and child on the same sealed cases, and what the child's samples kept of diversity.
+
+This is the only stage that opens the holdout; each opening is a row in the store.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loop.core.base import Base
+from loop.core.contract import Half
+from loop.core.episode import Episode, EpisodeShard, Split, Task
+from loop.core.gate import Interval
+from loop.core.generation import Exam
+from loop.core.noun import Noun, seed_from
+from loop.core.pair import Adapter, Pair
+from loop.core.results import Coverage, TaskList
+from loop.core.score import CaseScore, Scorecard
+from loop.core.stage import Stage
+from loop.core.training_set import Fingerprints
+from loop.gains.coverage import collapse_alarms, distinct_share, mean_pass_at_k
+from loop.gains.intervals import Difference, Value, by_score, interval, of_axiom, paired, score_or_zero, single
+from loop.pipeline.experience import chain, generated, play_jobs, score_shards, split_tasks
+from loop.pipeline.parts import Run
+from loop.pipeline.rollouts import play
+from loop.pipeline.steps import each
+from loop.ports import Attestation, Blobs, Engine
+
+
+class Attestations(Noun):
+    """What was checked of each adapter that the exam serves."""
+
+    checks: tuple[Attestation, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every one holds."""
+        return all(check.ok for check in self.checks)
+
+
+@dataclass(frozen=True)
+class AttestJob:
+    """Adapters to load and check."""
+
+    engine: Engine
+    base: Base
+    blobs: Blobs
+    adapters: tuple[Adapter, ...]
+
+
+def holdout_tasks(run: Run, why: str) -> tuple[Task, ...]:
+    """Open the sealed bank and note it: the same cases and seeds for every generation."""
+    run.loop.store.open_holdout(run.attempt, run.parent.digest, why)
+    plan = run.plan.examine
+    return tuple(
+        task
+        for environment in run.loop.environments
+        if plan.tasks.get(environment.name, 0)
+        for task in environment.tasks(
+            run.loop.contract,
+            Split.HOLDOUT,
+            plan.tasks[environment.name],
+            seed_from("holdout", plan.seed, environment.name),
+            tuple(range(1, environment.levels + 1)),
+        )
+    )
+
+
+def fingerprint_holdout(run: Run) -> Fingerprints:
+    """All that the curate stage may know of the holdout: hashes and embeddings of its texts."""
+
+    def build() -> Fingerprints:
+        tasks = holdout_tasks(run, "fingerprints for the curate stage")
+        texts = [run.loop.environment(task.environment).text(task, run.loop.contract) for task in tasks]
+        return run.loop.curator.fingerprint(texts, run.loop.embedder)
+
+    return run.attempt.once(Stage.EXAMINE, Fingerprints, build, "fingerprints")
+
+
+def attest(run: Run, child: Pair) -> Attestations:
+    """Load each adapter of the child and check it; raises AttestationFailed on any doubt."""
+    job = AttestJob(run.loop.engine, child.base, run.loop.blobs, child.adapters)
+    return run.attempt.once(
+        Stage.EXAMINE, Attestations, lambda: run.loop.executor.call(attest_all, job), "attestations"
+    )
+
+
+def attest_all(job: AttestJob) -> Attestations:
+    """A module-level function, so that a cluster can run it."""
+    return Attestations(checks=tuple(job.engine.attest(job.base, job.blobs, a) for a in job.adapters))
+
+
+def examine(run: Run, child: Pair) -> Exam:
+    """The child's exam with its gains over the parent."""
+    found = run.attempt.find(Stage.EXAMINE, Exam, "exam")
+    return found if found is not None else _exam(run, child)
+
+
+def _exam(run: Run, child: Pair) -> Exam:
+    """Its steps are recorded one by one; only the summing up is timed as the exam's own."""
+    parent = run.parent.pair
+    tasks = run.attempt.once(
+        Stage.EXAMINE, TaskList, lambda: TaskList(tasks=holdout_tasks(run, "exam of the successor")), "tasks"
+    )
+    plan = run.plan.examine
+    shards = split_tasks(tasks.tasks, plan.shard_tasks)
+    pairs = (parent, child) if parent.digest != child.digest else (parent,)
+    jobs = play_jobs(run, shards, pairs, plan.samples, plan.temperature, "exam")
+    played = each(run, Stage.EXAMINE, EpisodeShard, jobs, play, generated)
+    scores = score_shards(run, Stage.EXAMINE, played, Half.SEALED)
+    score_shards(run, Stage.EXAMINE, played, Half.VISIBLE)  # kept for the Goodhart gap
+    before, after = (_card(run, pair, chain(played), scores) for pair in (parent, child))
+    diversity, alarms = _diversity(run, child)
+    return run.attempt.once(Stage.EXAMINE, Exam, lambda: _summary(run, before, after, diversity, alarms), "exam")
+
+
+def _card(run: Run, pair: Pair, episodes: Sequence[Episode], scores: Sequence[CaseScore]) -> Scorecard:
+    owned = {episode.digest for episode in episodes if episode.pair == pair.digest}
+    rows = tuple(score for score in scores if score.episode in owned)
+    return Scorecard(contract=run.loop.contract.digest, pair=pair.digest, half=Half.SEALED, scores=rows)
+
+
+def _diversity(run: Run, child: Pair) -> tuple[dict[str, float], tuple[str, ...]]:
+    """pass@1, pass@k and distinct replies of parent and child on fresh train tasks."""
+    plan, parent = run.plan.examine, run.parent.pair
+    tasks = [
+        task
+        for environment in run.loop.environments
+        if plan.diversity_tasks and run.plan.collect.tasks.get(environment.name, 0)
+        for task in environment.tasks(
+            run.loop.contract,
+            Split.TRAIN,
+            plan.diversity_tasks,
+            seed_from("diversity", *run.seed, environment.name),
+            (1,),
+        )
+    ]
+    shards = split_tasks(tasks, plan.diversity_tasks or 1)
+    temperature = run.plan.collect.temperature
+    jobs = play_jobs(run, shards, (parent, child), plan.diversity_samples, temperature, "diversity")
+    played = each(run, Stage.EXAMINE, EpisodeShard, jobs, play, generated)
+    scores = score_shards(run, Stage.EXAMINE, played, Half.VISIBLE)
+    before, after = (_measures(pair, chain(played), scores, plan.diversity_samples) for pair in (parent, child))
+    figures = {f"parent/{name}": value for name, value in before.items()}
+    figures |= {f"child/{name}": value for name, value in after.items()}
+    return figures, collapse_alarms(before, after)
+
+
+def _measures(pair: Pair, episodes: Sequence[Episode], scores: Sequence[CaseScore], k: int) -> dict[str, float]:
+    owned = {episode.digest: episode for episode in episodes if episode.pair == pair.digest}
+    measures: dict[str, float] = {}
+    for name in sorted({episode.task.environment for episode in owned.values()}):
+        rows = [s for s in scores if s.episode in owned and s.task.environment == name]
+        replies: dict[str, list[str]] = defaultdict(list)
+        for episode in owned.values():
+            if episode.task.environment == name:
+                replies[episode.task.digest].append("\n".join(episode.replies))
+        found = {
+            "pass@1": mean_pass_at_k(rows, 1),
+            "pass@k": mean_pass_at_k(rows, k),
+            "distinct": distinct_share(list(replies.values())),
+        }
+        measures |= {f"{name}/{measure}": value for measure, value in found.items() if value is not None}
+    return Coverage(measures=measures).measures
+
+
+def _summary(
+    run: Run, before: Scorecard, after: Scorecard, diversity: dict[str, float], alarms: tuple[str, ...]
+) -> Exam:
+    store, gate = run.loop.store, run.plan.gate
+
+    def bounds(rows: Sequence[Difference]) -> Interval | None:
+        return interval(rows, level=gate.level, draws=gate.draws, seed=run.plan.seed)
+
+    def gains(value: Value) -> tuple[Difference, ...]:
+        return paired(before, after, value)
+
+    names = after.environments()
+    by_environment = {n: bounds([row for row in gains(by_score) if row.environment == n]) for n in names}
+    by_axiom = {axiom.id: bounds(gains(of_axiom(axiom.id))) for axiom in run.loop.contract.axioms}
+    return Exam(
+        contract=after.contract,
+        scorecard=store.save(after),
+        parent_scorecard=store.save(before),
+        score=after.mean(),
+        score_unscored_zero=after.mean(unscored_as_zero=True),
+        coverage=after.coverage(),
+        cases=len(after.scores),
+        axioms=after.axiom_means(),
+        groups=group_means(after),
+        environments={name: mean for name in names if (mean := after.mean(name)) is not None},
+        pass_rates=level_rates(before, "parent") | level_rates(after, "child"),
+        score_interval=bounds(single(after)),
+        gain=bounds(gains(by_score)),
+        gain_unscored_zero=bounds(gains(score_or_zero)),
+        environment_gains={name: found for name, found in by_environment.items() if found is not None},
+        axiom_gains={axiom: found for axiom, found in by_axiom.items() if found is not None},
+        diversity=diversity,
+        alarms=alarms,
+    )
+
+
+def group_means(card: Scorecard) -> dict[str, float]:
+    """Mean case score by scenario (or skill environment), 0..100."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for score in card.scores:
+        if score.score is not None:
+            groups[score.task.group].append(score.score)
+    return {name: sum(values) / len(values) for name, values in sorted(groups.items())}
+
+
+def level_rates(card: Scorecard, who: str) -> dict[str, float]:
+    """Sealed pass rate by ``who/environment/level``, and ``who/environment`` over all levels."""
+    rates: dict[str, float] = {}
+    for name in card.environments():
+        levels = sorted({s.task.level for s in card.scores if s.task.environment == name})
+        found = {f"{who}/{name}": card.pass_rate(name)}
+        if len(levels) > 1:
+            found |= {f"{who}/{name}/{level}": card.pass_rate(name, level) for level in levels}
+        rates |= {key: rate for key, rate in found.items() if rate is not None}
+    return rates

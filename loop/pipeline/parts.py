@@ -1,0 +1,73 @@
+"""The parts a run is made of, all behind ports; ``loop.app`` names the concrete ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from loop.core.budget import Budget
+from loop.core.contract import Contract
+from loop.core.generation import Generation
+from loop.core.plan import Plan
+from loop.ports import (
+    Attempt,
+    Blobs,
+    Curator,
+    Embedder,
+    Engine,
+    Environment,
+    Executor,
+    Explorer,
+    Judge,
+    Progress,
+    Store,
+    Tracker,
+    Trainer,
+)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Everything ``run_generation`` talks to; ``family`` names the lineage it grows."""
+
+    family: str
+    contract: Contract
+    environments: tuple[Environment, ...]
+    engine: Engine
+    judge: Judge
+    embedder: Embedder
+    explorer: Explorer
+    curator: Curator
+    trainer: Trainer
+    executor: Executor
+    store: Store
+    blobs: Blobs
+    tracker: Tracker
+    progress: Progress
+    scratch: Path
+
+    def environment(self, name: str) -> Environment:
+        """The environment of that name; KeyError when the run has none."""
+        return next(e for e in self.environments if e.name == name)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One attempt at growing ``parent`` under ``plan``."""
+
+    loop: Loop
+    parent: Generation
+    plan: Plan
+    attempt: Attempt
+
+    @property
+    def seed(self) -> tuple[object, ...]:
+        """What every random draw of this attempt is keyed by."""
+        return (self.plan.seed, self.parent.digest, self.attempt.trial)
+
+    def spent(self) -> Budget:
+        """What the attempt has spent so far, over every resume."""
+        total = Budget()
+        for part in self.attempt.budget().values():
+            total = total.plus(part)
+        return total

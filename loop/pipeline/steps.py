@@ -1,0 +1,51 @@
+"""Recorded steps: a list of jobs of one stage, each done once and remembered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from loop.core.budget import Budget
+from loop.core.noun import Noun
+from loop.core.stage import Stage
+from loop.pipeline.parts import Run
+
+Job = TypeVar("Job")
+NounT = TypeVar("NounT", bound=Noun)
+
+
+def each(
+    run: Run,
+    stage: Stage,
+    kind: type[NounT],
+    jobs: Mapping[str, Callable[[], Job]],
+    call: Callable[[Job], NounT],
+    cost: Callable[[NounT], Budget],
+) -> dict[str, NounT]:
+    """The results of keyed jobs in order: recorded ones are taken, the others run and recorded.
+
+    ``jobs`` maps a key to what builds the job, so that a finished stage builds none. Each
+    result is recorded as it arrives: a crash keeps those before it.
+    """
+    results = {key: run.attempt.find(stage, kind, key) for key in jobs}
+    missing = [key for key, found in results.items() if found is None]
+    progress, total = run.loop.progress, len(jobs)
+    progress.stage(stage, f"{total - len(missing)} of {total} recorded" if missing else "recorded")
+    started = last = time.monotonic()
+    built = [jobs[key]() for key in missing]
+    for key, result in zip(missing, run.loop.executor.map(call, built), strict=True):
+        now = time.monotonic()
+        spent = cost(result)
+        run.attempt.record(stage, result, spent.plus(Budget(wall_seconds=now - last)), key)
+        results[key] = result
+        last = now
+        progress.advance(sum(found is not None for found in results.values()), total, rate(spent, now - started))
+    progress.finished(stage, f"{total} steps", time.monotonic() - started, reused=not missing)
+    return {key: found for key, found in results.items() if found is not None}
+
+
+def rate(spent: Budget, seconds: float) -> str:
+    """What a step made, for a person: tokens generated or trained."""
+    tokens = spent.generated_tokens or spent.trained_tokens
+    return f"{tokens} tokens" if tokens else f"{seconds:.0f} s"

@@ -1,0 +1,1 @@
+"""Tests of the code's own shape: sizes, imports, data files."""

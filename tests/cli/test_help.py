@@ -1,0 +1,24 @@
+"""Help is quick because it imports nothing heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = ("torch", "ray", "mlflow", "sqlmodel", "transformers", "pydantic")
+
+
+def test_the_command_line_imports_no_heavy_library() -> None:
+    code = f"import sys, loop.cli.main; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_command_has_help_that_fits_80_columns() -> None:
+    from pathlib import Path
+
+    command = str(Path(sys.executable).parent / "macaron-loop")
+    groups = ("", "run", "lineage", "show", "why", "contract", "harness", "adapters", "base", "db", "mlflow", "doctor")
+    for group in groups:
+        done = subprocess.run([command, *group.split(), "--help"], capture_output=True, text=True, check=True)
+        assert max(len(line) for line in done.stdout.splitlines()) <= 80

@@ -1,0 +1,72 @@
+"""Both forwards against one whole pass of plain transformers, for every cut into prefix, own part and step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from loop.core.base import Base
+from loop.engines.forward import Forward, ModuleForward
+from loop.engines.llama import LlamaForward, fits
+from loop.store.blobs import FsBlobs
+from tests.engines.tiny import reference_model, tiny_base
+
+FORWARDS = [ModuleForward, LlamaForward]
+
+
+@pytest.fixture(scope="module")
+def tokens() -> list[list[int]]:
+    """Four sequences that begin alike for 40 tokens."""
+    drawn = torch.randint(3, 259, (4, 90), generator=torch.Generator().manual_seed(0))
+    drawn[:, :40] = drawn[0, :40]
+    rows: list[list[int]] = drawn.tolist()
+    return rows
+
+
+def last_logits(model: Any, sequence: list[int]) -> torch.Tensor:
+    """Logits after the last token, by one pass without a cache."""
+    with torch.inference_mode():
+        logits: torch.Tensor = model(torch.tensor([sequence])).logits[0, -1]
+    return logits
+
+
+@pytest.mark.parametrize("kind", FORWARDS)
+@pytest.mark.parametrize("shared", [0, 1, 31, 40])
+def test_prefix_and_own_part_give_the_whole_passs_logits(
+    kind: type, shared: int, base: Base, blobs: FsBlobs, tokens: list[list[int]]
+) -> None:
+    model = reference_model(base, blobs)
+    lengths = (90, 41, 64, 72)
+    whole = [sequence[:length] for sequence, length in zip(tokens, lengths, strict=True)]
+    expected = torch.stack([last_logits(model, sequence) for sequence in whole])
+    forward: Forward = kind(model)
+    logits, cache = forward.extend(forward.prefix(whole[0][:shared]), [sequence[shared:] for sequence in whole])
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
+    assert cache.shape[1] == 4
+    assert cache.shape[2] >= 90 - shared
+
+
+@pytest.mark.parametrize("kind", FORWARDS)
+def test_steps_give_the_whole_passs_logits(kind: type, base: Base, blobs: FsBlobs, tokens: list[list[int]]) -> None:
+    model = reference_model(base, blobs)
+    forward: Forward = kind(model)
+    prefix = forward.prefix(tokens[0][:40])
+    lengths = [1, 9, 30, 17]
+    _, cache = forward.extend(prefix, [row[40 : 40 + length] for row, length in zip(tokens, lengths, strict=True)])
+    rows = forward.empty(6, 64)
+    rows[:, :4, : cache.shape[2]] = cache
+    for _ in range(3):
+        newest = torch.tensor([row[40 + length] for row, length in zip(tokens, lengths, strict=True)])
+        logits = forward.step(prefix, rows, torch.tensor(lengths), newest)
+        lengths = [length + 1 for length in lengths]
+        expected = [last_logits(model, row[: 40 + length]) for row, length in zip(tokens, lengths, strict=True)]
+        torch.testing.assert_close(logits, torch.stack(expected), atol=1e-4, rtol=1e-4)
+
+
+def test_only_a_plain_llama_takes_the_written_out_pass(base: Base, blobs: FsBlobs, tmp_path: Path) -> None:
+    assert fits(reference_model(base, blobs))
+    other = tiny_base(tmp_path, blobs, "qwen2")
+    assert not fits(reference_model(other, blobs))

@@ -1,0 +1,155 @@
+"""The loop around a real store: it resumes, doubles nothing, and keeps what it rejects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from loop.core.episode import EpisodeShard, Split
+from loop.core.errors import StageFailed, UserError
+from loop.core.gate import Standing
+from loop.core.generation import Generation
+from loop.core.noun import Noun
+from loop.core.stage import Stage
+from loop.pipeline.generation import grow, plant, run_generation
+from loop.pipeline.parts import Loop
+from loop.store.blobs import FsBlobs
+from loop.store.migrate import upgrade
+from loop.store.sql import SqlStore
+from tests import fakes
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Loop:
+    url = f"sqlite:///{tmp_path / 'loop.db'}"
+    upgrade(url)
+    blobs = FsBlobs(url=str(tmp_path / "blobs"))
+    return fakes.loop(SqlStore(url, blobs), blobs, tmp_path / "scratch")
+
+
+def _root(loop: Loop) -> Generation:
+    return plant(loop, fakes.pair(), 1)
+
+
+def _replace(loop: Loop, **parts: object) -> Loop:
+    return Loop(**(vars(loop) | parts))
+
+
+def test_a_generation_that_learned_is_promoted_with_its_gain_above_zero(made: Loop) -> None:
+    child = run_generation(made, _root(made), fakes.plan())
+    assert child.number == 1 and child.decision.standing is Standing.PROMOTED
+    assert child.exam is not None and child.exam.gain is not None and child.exam.gain.low > 0
+    assert made.store.generation("test", 1) == child
+    # fakes: a reply is right with 0.3 + 0.3 x trainings; two replies are needed
+    assert child.exam.pass_rates["parent/twice"] == pytest.approx(0.09, abs=0.12)
+    assert child.exam.pass_rates["child/twice"] == pytest.approx(0.36, abs=0.2)
+
+
+def test_running_a_finished_generation_again_asks_nothing_of_engine_or_trainer(made: Loop) -> None:
+    root = _root(made)
+    first = run_generation(made, root, fakes.plan())
+    fakes.CALLS.clear()
+    assert run_generation(made, root, fakes.plan()) == first
+    assert not fakes.CALLS
+
+
+def test_generation_two_replays_the_rows_of_generation_one(made: Loop) -> None:
+    root = _root(made)
+    one, two = grow(made, 0, 2, fakes.plan())
+    assert (one.parent, two.parent) == (root.digest, one.digest)
+    assert two.pair.adapters[0].blob == "depth-2"
+    replayed = made.store.replay("test", (one.digest,), "L0")
+    assert replayed and all(row.generation == 0 and row.split is Split.TRAIN for row in replayed)
+
+
+class Breaking(Noun):
+    """A local executor that dies before its n-th job: what a kill leaves behind."""
+
+    after: int
+
+    def map(self, call: Callable[..., Noun], items: Sequence[object], in_flight: int | None = None) -> Iterator[Noun]:
+        for item in items:
+            if fakes.CALLS["jobs"] >= self.after:
+                raise KeyboardInterrupt
+            fakes.CALLS["jobs"] += 1
+            yield call(item)
+
+    def call(self, call: Callable[..., Noun], item: object, gpus: float = 0) -> Noun:
+        return call(item)
+
+    def close(self) -> None: ...
+
+    @property
+    def workers(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("after", range(0, 15, 2))
+def test_an_interrupted_run_resumes_to_the_same_digest_and_doubles_nothing(
+    made: Loop, tmp_path: Path, after: int
+) -> None:
+    other = tmp_path / "undisturbed"
+    other.mkdir()
+    url = f"sqlite:///{other / 'loop.db'}"
+    upgrade(url)
+    blobs = FsBlobs(url=str(other / "blobs"))
+    clean = fakes.loop(SqlStore(url, blobs), blobs, other)
+    expected = run_generation(clean, _root(clean), fakes.plan())
+
+    root = _root(made)
+    fakes.CALLS.clear()
+    with pytest.raises(KeyboardInterrupt):
+        run_generation(_replace(made, executor=Breaking(after=after)), root, fakes.plan())
+    resumed = run_generation(made, root, fakes.plan())
+    assert resumed.digest == expected.digest
+    assert resumed.budget == expected.budget.revise(wall_seconds=resumed.budget.wall_seconds)
+
+
+def test_broken_episodes_are_failures_and_never_scores(made: Loop) -> None:
+    loop = _replace(made, environments=(fakes.TwoTurns(broken_share=0.15),))
+    root = _root(loop)
+    child = run_generation(loop, root, fakes.plan())
+    assert child.exam is not None and child.exam.coverage < 1
+    assert child.exam.score is not None and child.exam.score_unscored_zero is not None
+    assert child.exam.score > child.exam.score_unscored_zero
+
+
+def test_too_many_broken_episodes_stop_the_run_and_name_the_boundary(made: Loop) -> None:
+    loop = _replace(made, environments=(fakes.TwoTurns(broken_share=0.9),))
+    root = _root(loop)
+    with pytest.raises(StageFailed, match="no sandbox on this machine"):
+        run_generation(loop, root, fakes.plan())
+    attempt = loop.store.begin("test", root, fakes.plan())
+    assert attempt.find(Stage.COLLECT, EpisodeShard, "collect/000") is not None
+
+
+def test_an_engine_that_raises_is_a_failed_stage_with_its_cause(made: Loop) -> None:
+    loop = _replace(made, engine=fakes.ScriptedEngine(breaks=True))
+    _root(loop)
+    with pytest.raises(StageFailed, match="device fell off the bus") as caught:
+        grow(loop, 0, 1, fakes.plan())
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_a_rejected_child_is_registered_as_rejected_and_growth_stops(made: Loop) -> None:
+    plan = fakes.plan()
+    weak = plan.revise(profile=plan.profile.revise(min_rows=10_000))  # nothing is trained: an identical child
+    _root(made)
+    grown = grow(made, 0, 3, weak)
+    assert [g.decision.standing for g in grown] == [Standing.REJECTED]
+    assert grown[0] in made.store.generations("test")
+
+
+def test_a_second_successor_is_refused_before_anything_is_spent(made: Loop) -> None:
+    root = _root(made)
+    first = run_generation(made, root, fakes.plan())
+    fakes.CALLS.clear()
+    for again in (
+        lambda: run_generation(made, root, fakes.plan(), fresh=True),
+        lambda: run_generation(made, root, fakes.plan(seed=2)),
+    ):
+        with pytest.raises(UserError, match=first.short):
+            again()
+    assert not fakes.CALLS
