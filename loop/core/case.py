@@ -261,7 +261,7 @@ def _holds(condition: Condition, transcript: Transcript, upto_turn: int) -> bool
         mentioned is None or any(begins_word(reply, mentioned) for reply in replies),
         condition.tool_failed is None or _ran(calls, condition.tool_failed, ok=False),
         condition.tool_ok is None or _ran(calls, condition.tool_ok, ok=True),
-        condition.slot is None or transcript.slots.get(condition.slot) is True,
+        condition.slot is None or bool(transcript.slots.get(condition.slot)),
         condition.reported_outcome is None or _reported(replies, calls) is condition.reported_outcome,
     )
     return all(tests)

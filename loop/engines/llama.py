@@ -4,7 +4,7 @@ Against the module's own forward: query, key and value (and gate and up) are one
 keys and values are written in place, the shared prefix is attended by all rows in one
 product, and joined to each row's own part by the two softmax denominators (the identity
 of Dao et al. 2022, section 3.1). Every product runs at a multiple of 64 tokens and at
-most a few times that, sizes at which oneDNN and MKL were seen to round alike, so a row's
+most 192, sizes at which oneDNN and MKL were seen to round alike, so a row's
 numbers do not depend on how many others are beside it.
 """
 
@@ -21,8 +21,8 @@ from transformers import LlamaForCausalLM
 from loop.engines.forward import Prefix
 
 TOKENS_STEP = 64
-# The largest pass that rounds as one of 64 does; larger ones are split otherwise by the libraries.
-TOKENS_MOST = {torch.bfloat16: 320, torch.float32: 192}
+# The largest pass that rounds as one of 64 does, for both types, on one thread and on two.
+TOKENS_MOST = 192
 # Positions are rounded up to these in attention, for the same reason.
 SEQUENCE_STEP = 32
 ROWS_STEP = 16
@@ -188,12 +188,11 @@ class LlamaForward:
 def product(input_TE: Tensor, weight_OE: Tensor) -> Tensor:
     """``input @ weight.T`` in passes of a multiple of 64 tokens (see the module's first words)."""
     tokens = input_TE.shape[0]
-    most = TOKENS_MOST.get(input_TE.dtype, TOKENS_STEP)
     lacking = -tokens % TOKENS_STEP
     padded_TE = pad(input_TE, (0, 0, 0, lacking)) if lacking else input_TE
-    if padded_TE.shape[0] <= most:
+    if padded_TE.shape[0] <= TOKENS_MOST:
         return linear(padded_TE, weight_OE)[:tokens]
-    return torch.cat([linear(part, weight_OE) for part in torch.split(padded_TE, most)])[:tokens]
+    return torch.cat([linear(part, weight_OE) for part in torch.split(padded_TE, TOKENS_MOST)])[:tokens]
 
 
 def _layer(layer: Any) -> _Layer:
@@ -234,6 +233,11 @@ def _flash(
 
 
 def _join(left: Tensor, left_log_sum: Tensor, right: Tensor, right_log_sum: Tensor) -> Tensor:
-    """Attention over two sets of keys from attention over each, weighted by their softmax masses."""
-    share = torch.sigmoid(right_log_sum - left_log_sum)[..., None]
-    return torch.lerp(left.float(), right.float(), share).to(left.dtype)
+    """Attention over two sets of keys from attention over each, weighted by their softmax masses.
+
+    Everything is laid out alike and in whole vectors: torch rounds a strided or left-over
+    element otherwise, which would let the number of rows show in the last bit.
+    """
+    mass = (right_log_sum - left_log_sum)[..., None].expand(left.shape).contiguous()
+    wide_left, wide_right = left.float().contiguous(), right.float().contiguous()
+    return torch.lerp(wide_left, wide_right, torch.sigmoid(mass)).to(left.dtype)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -51,7 +52,8 @@ class Child:
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
         assert self.process.pid is not None
-        os.kill(self.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it may have ended by itself in this moment
+            os.kill(self.process.pid, signal.SIGKILL)
         self.process.join(SECONDS)
 
 
