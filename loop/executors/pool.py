@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import signal
 import sys
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -31,6 +32,7 @@ def run(call: Callable[[Any], Any], item: Any) -> tuple[bool, Any]:
 def _begin() -> None:
     """A worker leaves Ctrl-C to its parent, and dies with it: a killed run leaves no process behind."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.simplefilter("ignore", FutureWarning)  # libraries' notes to each other, not to the user
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

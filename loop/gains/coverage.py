@@ -8,6 +8,8 @@ from math import comb
 
 from loop.core.score import CaseScore
 
+MASTERED = 0.9
+
 
 def pass_at_k(n: int, c: int, k: int) -> float:
     """Unbiased pass@k from n samples with c passes: 1 - C(n-c, k) / C(n, k).
@@ -41,7 +43,8 @@ def collapse_alarms(before: dict[str, float], after: dict[str, float], tolerance
 
     Keys are ``<environment>/pass@1``, ``<environment>/pass@k`` and
     ``<environment>/distinct``. Raised when pass@k fell beyond ``tolerance`` while pass@1
-    did not fall, or when the distinct share fell below half of what it was.
+    did not fall, or when the distinct share fell below half of what it was. Where nearly
+    every sample passes, equal replies are right replies, and no alarm.
     """
     alarms = []
     for name in sorted({key.rsplit("/", 1)[0] for key in before}):
@@ -50,6 +53,7 @@ def collapse_alarms(before: dict[str, float], after: dict[str, float], tolerance
             lost, kept = before[many] - after[many], after[one] >= before[one]
             if lost > tolerance and kept:
                 alarms.append(f"{name}: pass@k fell from {before[many]:.2f} to {after[many]:.2f} while pass@1 held")
-        if distinct in before and distinct in after and after[distinct] < 0.5 * before[distinct]:
+        halved = distinct in before and distinct in after and after[distinct] < 0.5 * before[distinct]
+        if halved and after.get(one, 0.0) < MASTERED:
             alarms.append(f"{name}: distinct replies fell from {before[distinct]:.2f} to {after[distinct]:.2f}")
     return tuple(alarms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from loop.core.budget import Budget
@@ -31,7 +31,8 @@ def each(
     results = {key: run.attempt.find(stage, kind, key) for key in jobs}
     missing = [key for key, found in results.items() if found is None]
     progress, total = run.loop.progress, len(jobs)
-    progress.stage(stage, f"{total - len(missing)} of {total} recorded" if missing else "recorded")
+    part = purpose(jobs)
+    progress.stage(stage, f"{part}, {total - len(missing)} of {total} recorded")
     started = last = time.monotonic()
     built = [jobs[key]() for key in missing]
     for key, result in zip(missing, run.loop.executor.map(call, built), strict=True):
@@ -41,8 +42,14 @@ def each(
         results[key] = result
         last = now
         progress.advance(sum(found is not None for found in results.values()), total, rate(spent, now - started))
-    progress.finished(stage, f"{total} steps", time.monotonic() - started, reused=not missing)
+    progress.finished(stage, f"{part}, {total} steps", time.monotonic() - started, reused=not missing)
     return {key: found for key, found in results.items() if found is not None}
+
+
+def purpose(keys: Iterable[str]) -> str:
+    """What a list of steps is for, for a person: ``exam`` of ``exam/000``, else the keys."""
+    names = list(keys)
+    return names[0].rsplit("/", 1)[0] if names and "/" in names[0] else " ".join(names)
 
 
 def rate(spent: Budget, seconds: float) -> str:

@@ -32,6 +32,12 @@ def test_collapse_is_named_when_pass_at_k_falls_onto_pass_at_1() -> None:
     assert collapse_alarms(before, before) == ()
 
 
+def test_equal_replies_to_a_mastered_task_are_no_alarm() -> None:
+    before = {"tools/pass@1": 0.5, "tools/pass@k": 1.0, "tools/distinct": 0.5}
+    after = {"tools/pass@1": 1.0, "tools/pass@k": 1.0, "tools/distinct": 0.125}
+    assert collapse_alarms(before, after) == ()
+
+
 def test_distinct_share_by_hand() -> None:
     assert distinct_share([["a", "a", "b", "c"], ["x", "x"], ["alone"]]) == pytest.approx((0.75 + 0.5) / 2)
     assert distinct_share([]) is None
