@@ -9,7 +9,7 @@ from the requests alone, so equal calls give equal results whatever ran before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os.path import commonprefix
 
@@ -23,8 +23,9 @@ from loop.engines.rows import Job, Slots, accept
 from loop.engines.weights import LoadedBase, Served
 from loop.ports import EngineReport, Follow
 
-# Fewer requests than this do not deserve a lane of their own.
-SMALL_LANE = 8
+# Fewer requests than this do not fill a lane of their own; they share one that keeps this much of each beginning.
+SMALL_LANE = 48
+KEPT_SHARE = 0.6
 
 
 @dataclass(eq=False)
@@ -96,12 +97,9 @@ class Schedule:
         for job in jobs:
             lead = commonprefix([self.loaded.lead(job.request.messages), job.prompt[:-1]])
             groups.setdefault(tuple(lead), []).append(job)
-        small = [lead for lead, group in groups.items() if len(group) < SMALL_LANE]
-        if len(small) > 1:
-            mixed = sorted((job for lead in small for job in groups.pop(lead)), key=lambda job: job.order)
-            groups[tuple(commonprefix(small))] = mixed
-        for lead, group in groups.items():
-            self.lanes.append(Lane(group[0].request.adapter, lead, group))
+        for lead, members in merged(groups):
+            together = sorted((job for member in members for job in groups[member]), key=lambda job: job.order)
+            self.lanes.append(Lane(together[0].request.adapter, lead, together))
 
     def _drain(self, lane: Lane) -> None:
         served = self.serve(lane.adapter)
@@ -188,3 +186,24 @@ def _batches(prompts: Sequence[tuple[int, ...]], chunk: int, skip: int) -> list[
         else:
             batches.append([prompt])
     return batches
+
+
+def merged(groups: Mapping[tuple[int, ...], Sequence[object]]) -> list[tuple[tuple[int, ...], list[tuple[int, ...]]]]:
+    """Lanes as (beginning, the leads that share it): small groups are decoded together.
+
+    A lane runs alone, so many small lanes would each decode a nearly empty batch. Leads that
+    are neighbours in order join while the beginning they have in common keeps most of each:
+    what it loses is prefilled again for every prompt. In the order of the groups.
+    """
+    order = {lead: place for place, lead in enumerate(groups)}
+    clusters: list[tuple[tuple[int, ...], list[tuple[int, ...]]]] = []
+    for lead in sorted(lead for lead, group in groups.items() if len(group) < SMALL_LANE):
+        if clusters:
+            shared, members = clusters[-1]
+            common = tuple(commonprefix([shared, lead]))
+            if len(common) >= KEPT_SHARE * max(len(member) for member in (*members, lead)):
+                clusters[-1] = (common, [*members, lead])
+                continue
+        clusters.append((lead, [lead]))
+    clusters += [(lead, [lead]) for lead, group in groups.items() if len(group) >= SMALL_LANE]
+    return sorted(clusters, key=lambda cluster: min(order[member] for member in cluster[1]))
