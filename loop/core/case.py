@@ -246,6 +246,11 @@ def _as_texts(value: Any, slots: Mapping[str, JsonValue]) -> Any:
     return tuple(items)
 
 
+def _stands(value: JsonValue) -> bool:
+    """Whether a slot is true, or a text that is not empty; a number is neither."""
+    return value is True or (isinstance(value, str) and value != "")
+
+
 def holds(conditions: Sequence[Condition], transcript: Transcript, upto_turn: int) -> bool:
     """Whether any condition holds after the first ``upto_turn`` replies; with no condition, True."""
     return not conditions or any(_holds(condition, transcript, upto_turn) for condition in conditions)
@@ -261,7 +266,7 @@ def _holds(condition: Condition, transcript: Transcript, upto_turn: int) -> bool
         mentioned is None or any(begins_word(reply, mentioned) for reply in replies),
         condition.tool_failed is None or _ran(calls, condition.tool_failed, ok=False),
         condition.tool_ok is None or _ran(calls, condition.tool_ok, ok=True),
-        condition.slot is None or bool(transcript.slots.get(condition.slot)),
+        condition.slot is None or _stands(transcript.slots.get(condition.slot)),
         condition.reported_outcome is None or _reported(replies, calls) is condition.reported_outcome,
     )
     return all(tests)
