@@ -49,7 +49,16 @@ def hold(url: str, family: str, holder: str) -> Iterator[None]:
 
 
 def fence(session: Session, url: str, family: str) -> None:
-    """Refuse to write when this process held the lease and lost it (a long stop of the machine)."""
+    """Begin a write to a lineage: one writer at a time, and never one that lost its lease.
+
+    Waits for another transaction that writes the same lineage, so that what follows reads all
+    that it committed (PostgreSQL; SQLite has one writer anyway). Raises StoreConflict when this
+    process held the lease and lost it (a long stop of the machine).
+    """
+    connection = session.connection()
+    if connection.dialect.name == "postgresql":
+        query = text("SELECT pg_advisory_xact_lock(hashtext('macaron-loop'), hashtext(:family))")
+        connection.execute(query, {"family": family})
     token = _held.get((url, family))
     if token is None:
         return

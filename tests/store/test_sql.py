@@ -15,6 +15,8 @@ from loop.core.score import Scorecard
 from loop.core.stage import Stage
 from loop.core.training_set import TrainingSet
 from loop.store.blobs import FsBlobs
+from loop.store.database import writing
+from loop.store.lease import fence
 from loop.store.sql import SqlStore
 from tests.store import children, lineage
 
@@ -345,3 +347,18 @@ def test_the_same_generation_registered_at_once_is_one_row(store: SqlStore, blob
     outcomes = children.race(*(children.start("register", store.url, blobs.url, "a") for _ in range(3)))
     assert [outcome.code for outcome in outcomes] == [0, 0, 0], outcomes
     assert len(store.generations(FAMILY)) == 2 and len(store.policy_history(FAMILY)) == 2
+
+
+@pytest.mark.parametrize("command", ["register", "begin"])
+def test_a_write_waits_for_the_write_before_it_to_the_same_lineage(
+    command: str, store: SqlStore, blobs: FsBlobs, root: Generation
+) -> None:
+    # A writer that looked while another was in the middle would decide on what is no longer so.
+    with writing(store.url) as session:
+        fence(session, store.url, FAMILY)
+        child = children.start(command, store.url, blobs.url, {"register": "a", "begin": "1"}[command])
+        children.wait_for(child, "ready")
+        child.pipe.send("go")
+        assert not child.pipe.poll(0.5), "the child wrote beside an open write"
+    outcome = children.finish(child)
+    assert outcome.code == 0, outcome
