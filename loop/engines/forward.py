@@ -41,11 +41,15 @@ class Forward(Protocol):
         """Keys and values of the tokens, computed in one pass of one row."""
         ...
 
-    def extend(self, prefix: Prefix, sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    def extend(
+        self, prefix: Prefix, sequences: Sequence[Sequence[int]], pasts: Sequence[Tensor] = ()
+    ) -> tuple[Tensor, Tensor]:
         """Run several continuations of the prefix side by side, each of one token or more.
 
-        Returns the logits after each one's last token [N, V] and the keys and values
-        [L, N, S, 2, H, D], padded on the right to the longest or beyond.
+        ``pasts`` are the keys and values [L, P, 2, H, D] of what already stands between the
+        prefix and each sequence: none, or one of P >= 1 positions for every sequence.
+        Returns the logits after each one's last token [N, V] and the keys and values of the
+        sequences [L, N, S, 2, H, D], padded on the right to the longest or beyond.
         """
         ...
 
@@ -126,16 +130,22 @@ class ModuleForward:
         _, rows = self.extend(nothing, [tokens])
         return Prefix(rows[:, 0, : len(tokens)].contiguous())
 
-    def extend(self, prefix: Prefix, sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    def extend(
+        self, prefix: Prefix, sequences: Sequence[Sequence[int]], pasts: Sequence[Tensor] = ()
+    ) -> tuple[Tensor, Tensor]:
         """See Forward."""
-        longest = max(map(len, sequences))
+        count, longest = len(sequences), max(map(len, sequences))
         token_NS = torch.tensor([[*sequence, *[0] * (longest - len(sequence))] for sequence in sequences])
         last_N = torch.tensor([len(sequence) - 1 for sequence in sequences])
-        rows = self.empty(len(sequences), longest)
-        position_NS = torch.arange(longest).expand(len(sequences), longest)
+        before = [past.shape[1] for past in pasts] or [0] * count
+        rows = self.empty(count, max(before) + longest)
+        for row, past in enumerate(pasts):
+            rows[:, row, : before[row]] = past
+        position_NS = torch.arange(longest) + torch.tensor(before)[:, None]
         kept_U = torch.unique(last_N)
         logits_NUV = self._run(prefix, rows, token_NS, position_NS, kept_U)
-        return logits_NUV[torch.arange(len(sequences)), torch.searchsorted(kept_U, last_N)], rows
+        own = torch.stack([rows[:, row, start : start + longest] for row, start in enumerate(before)], 1)
+        return logits_NUV[torch.arange(count), torch.searchsorted(kept_U, last_N)], own
 
     def step(self, prefix: Prefix, rows: Tensor, lengths_N: Tensor, token_N: Tensor) -> Tensor:
         """See Forward."""

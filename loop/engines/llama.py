@@ -53,6 +53,18 @@ def fits(model: torch.nn.Module) -> bool:
     )
 
 
+class _Past(NamedTuple):
+    """Pasts of several rows laid to one length [L, N, P, 2, H, D], with their own lengths and what is there."""
+
+    cache: Tensor
+    length_N: Tensor
+    mask_NP: Tensor
+
+    def layer(self, index: int) -> tuple[Tensor, Tensor]:
+        """One layer's keys and values, and the mask."""
+        return self.cache[index], self.mask_NP
+
+
 class LlamaForward:
     """Implements Forward; shapes as named there, T tokens of a pass, A query heads, G = A / H."""
 
@@ -82,14 +94,18 @@ class LlamaForward:
         return Prefix(rows[:, 0, : len(tokens)].contiguous())
 
     @torch.inference_mode()
-    def extend(self, prefix: Prefix, sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    def extend(
+        self, prefix: Prefix, sequences: Sequence[Sequence[int]], pasts: Sequence[Tensor] = ()
+    ) -> tuple[Tensor, Tensor]:
         """See Forward."""
         rows, longest = len(sequences), max(map(len, sequences))
+        past = _lay_side_by_side(pasts) if pasts else None
         longest += -longest % SEQUENCE_STEP
         length_N = torch.tensor([len(sequence) for sequence in sequences])
         # Attention needs a rectangle; products run over real tokens only, which stand at these places of it.
         place_T = (torch.arange(longest) < length_N[:, None]).flatten().nonzero()[:, 0]
-        cos_TD, sin_TD = self._angles(place_T % longest + prefix.length)
+        position_T = place_T % longest + prefix.length
+        cos_TD, sin_TD = self._angles(position_T if past is None else position_T + past.length_N[place_T // longest])
         cache = self.empty(rows, longest)
         hidden_TE = self.embedding[torch.tensor([token for sequence in sequences for token in sequence])]
         qkv_SKD = torch.zeros((rows * longest, self.queries + 2 * self.heads, self.width), dtype=self.dtype)
@@ -97,7 +113,9 @@ class LlamaForward:
             qkv_SKD[place_T] = self._project(layer, hidden_TE, cos_TD, sin_TD)
             qkv_NSKD = qkv_SKD.view(rows, longest, -1, self.width)
             cache[index] = qkv_NSKD[:, :, self.queries :].reshape(cache[index].shape)
-            attended_NSAD = self._attend_sequences(qkv_NSKD[:, :, : self.queries], prefix.cache[index], cache[index])
+            attended_NSAD = self._attend_sequences(
+                qkv_NSKD[:, :, : self.queries], prefix.cache[index], past and past.layer(index), cache[index]
+            )
             hidden_TE = self._finish(layer, hidden_TE, attended_NSAD.reshape(rows * longest, -1)[place_T])
         return self._logits(hidden_TE[length_N.cumsum(0) - 1]), cache
 
@@ -166,13 +184,25 @@ class LlamaForward:
             own_NHGD = _join(own_NHGD, own_NHG, shared_NHGD, shared_1HT.view(self.heads, rows, group).transpose(0, 1))
         return own_NHGD.reshape(rows, -1)
 
-    def _attend_sequences(self, query_NSAD: Tensor, prefix_P2HD: Tensor, own_NS2HD: Tensor) -> Tensor:
-        """Causal attention of whole sequences over the prefix and themselves; [N, S, A, D]."""
+    def _attend_sequences(
+        self, query_NSAD: Tensor, prefix_P2HD: Tensor, past: tuple[Tensor, Tensor] | None, own_NS2HD: Tensor
+    ) -> Tensor:
+        """Causal attention of whole sequences over the prefix, each one's past and themselves; [N, S, A, D].
+
+        ``past`` is a layer's keys and values [N, P, 2, H, D] and the mask [N, P] of what is there.
+        """
         rows, length = query_NSAD.shape[:2]
         group = self.queries // self.heads
         query_NASD = query_NSAD.transpose(1, 2)
         keys_NASD, values_NASD = (part.repeat_interleave(group, 1) for part in _keys_values(own_NS2HD))
         own_NASD, own_NAS = _flash(query_NASD, keys_NASD, values_NASD, causal=True)
+        if past is not None:
+            past_NP2HD, mask_NP = past
+            query_NHTD = query_NASD.reshape(rows, self.heads, group * length, -1)
+            past_NHTD, past_NHT = _flash(query_NHTD, *_keys_values(past_NP2HD), mask_NP[:, None, None])
+            past_NAS = past_NHT.reshape(own_NAS.shape).contiguous()
+            own_NASD = _join(own_NASD, own_NAS, past_NHTD.reshape(own_NASD.shape), past_NAS)
+            own_NAS = torch.logaddexp(own_NAS.contiguous(), past_NAS)
         if prefix_P2HD.shape[0]:
             shape = (1, self.heads, group * rows * length, self.width)
             query_1HTD = query_NASD.reshape(rows, self.heads, group * length, -1).transpose(0, 1).reshape(shape)
@@ -216,6 +246,15 @@ def _lay_together(*modules: Any) -> Tensor:
         module.weight = torch.nn.Parameter(together[start : start + rows], requires_grad=False)
         start += rows
     return together
+
+
+def _lay_side_by_side(pasts: Sequence[Tensor]) -> _Past:
+    lengths = [past.shape[1] for past in pasts]
+    longest = max(lengths) + -max(lengths) % SEQUENCE_STEP
+    cache = torch.stack([pad(past, (0, 0, 0, 0, 0, 0, 0, longest - past.shape[1])) for past in pasts], 1)
+    length_N = torch.tensor(lengths)
+    mask_NP = torch.zeros(len(pasts), longest, dtype=cache.dtype)
+    return _Past(cache, length_N, mask_NP.masked_fill(torch.arange(longest) >= length_N[:, None], -torch.inf))
 
 
 def _keys_values(cache_NS2HD: Tensor) -> tuple[Tensor, Tensor]:

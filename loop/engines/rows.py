@@ -14,10 +14,16 @@ from loop.engines.sampling import draw, log_probability, uniforms
 
 ROOM_STEP = 64
 
+Origin = tuple[tuple[int, ...], int]
+
 
 @dataclass(eq=False)
 class Job:
-    """A request with the caller's key, its prompt's token ids and its place in the order of arrival."""
+    """A request with the caller's key, its prompt's token ids and its place in the order of arrival.
+
+    Where the request goes on from a reply that was just decoded, ``kept`` counts the tokens after
+    the lane's prefix whose keys and values stood there; ``past`` holds them until the prefill.
+    """
 
     key: int
     order: int
@@ -26,6 +32,13 @@ class Job:
     budget: int
     choices: tuple[tuple[int, ...], ...] = ()
     cached_tokens: int = 0
+    kept: int = 0
+    past: Tensor | None = None
+
+    @property
+    def origin(self) -> Origin:
+        """What its first logits follow from: prompts that are equal here share one prefill."""
+        return self.prompt, self.kept
 
     @property
     def width(self) -> int:
@@ -102,6 +115,10 @@ class Slots:
         logits_NV = self.forward.step(self.prefix, self.cache, torch.tensor(self.lengths), token_N)
         self.lengths = [length + 1 for length in self.lengths]
         accept(self.live, logits_NV)
+
+    def past(self, row: Row, positions: int) -> Tensor:
+        """A copy of a live row's first own keys and values [L, positions, 2, H, D]."""
+        return self.cache[:, self.live.index(row), :positions].clone()
 
     def keep(self, alive: Sequence[bool]) -> None:
         """Drop rows that are finished; the last live rows move into their places."""

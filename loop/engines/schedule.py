@@ -2,7 +2,8 @@
 
 A lane holds the requests of one adapter whose prompts begin alike (a system message with
 its exemplars). That beginning is computed once and attended by every row; each prompt's
-own part is computed once for all its samples. One lane runs until it has nothing left,
+own part is computed once for all its samples, and a conversation that goes on keeps the
+keys and values of all that was said. One lane runs until it has nothing left,
 since rows of different adapters cannot share a pass. The order of everything follows
 from the requests alone, so equal calls give equal results whatever ran before.
 """
@@ -19,7 +20,7 @@ from torch import Tensor
 from loop.core.episode import Completion, Request
 from loop.core.pair import Adapter
 from loop.engines.reply import Replies
-from loop.engines.rows import Job, Slots, accept
+from loop.engines.rows import Job, Origin, Row, Slots, accept
 from loop.engines.weights import LoadedBase, Served
 from loop.ports import EngineReport, Follow
 
@@ -35,7 +36,7 @@ class Lane:
     adapter: Adapter | None
     prefix: tuple[int, ...]
     waiting: list[Job] = field(default_factory=list)
-    known: dict[tuple[int, ...], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    known: dict[Origin, tuple[Tensor, Tensor]] = field(default_factory=dict)
     paid: bool = False
 
 
@@ -65,7 +66,7 @@ class Schedule:
             # max takes the first of equals: the lane that was opened first.
             self._drain(max(busy, key=lambda lane: len(lane.waiting)))
 
-    def _arrive(self, requests: Iterable[tuple[int, Request]]) -> None:
+    def _arrive(self, requests: Iterable[tuple[int, Request]], after: After | None = None) -> None:
         for key, request in requests:
             job = self.replies.job(key, self.orders, request)
             self.orders += 1
@@ -73,7 +74,7 @@ class Schedule:
             if job.budget <= 0:
                 self._complete(job, self.replies.too_long(job))
                 continue
-            lane = self._lane_of(job)
+            lane = after.lane if after is not None and after.lends_past(job) else self._lane_of(job)
             if lane is not None:
                 lane.waiting.append(job)
             else:
@@ -109,7 +110,7 @@ class Schedule:
             self._admit(lane, slots)
             if slots.live:
                 slots.step()
-                self._finish(slots)
+                self._finish(lane, slots)
 
     def _admit(self, lane: Lane, slots: Slots) -> None:
         """Take waiting jobs into free rows: when an eighth of the rows is free, or nothing is live."""
@@ -127,43 +128,56 @@ class Schedule:
         lane.waiting = lane.waiting[len(taken) :]
         self._prefill(lane, slots, taken)
         rows = [row for job in taken for row in self.replies.rows(job)]
-        own = [lane.known[row.job.prompt] for row in rows]
+        own = [lane.known[row.job.origin] for row in rows]
         accept(rows, torch.stack([logits_V for logits_V, _ in own]))
         room = max(cache.shape[1] + row.job.longest for row, (_, cache) in zip(rows, own, strict=True))
         slots.add(rows, [cache for _, cache in own], room)
-        wanted = {job.prompt for job in lane.waiting}
-        lane.known = {prompt: value for prompt, value in lane.known.items() if prompt in wanted}
-        self._finish(slots)
+        wanted = {job.origin for job in lane.waiting}
+        lane.known = {origin: value for origin, value in lane.known.items() if origin in wanted}
+        self._finish(lane, slots)
 
     def _prefill(self, lane: Lane, slots: Slots, taken: Sequence[Job]) -> None:
         """Compute the own part of each new prompt once, shortest first in passes of bounded size."""
-        fresh: list[tuple[int, ...]] = []
+        fresh: dict[Origin, Job] = {}
         for job in taken:
-            new = job.prompt not in lane.known and job.prompt not in fresh
+            new = job.origin not in lane.known and job.origin not in fresh
             if new:
-                fresh.append(job.prompt)
-            job.cached_tokens = (len(lane.prefix) if lane.paid else 0) if new else len(job.prompt)
+                fresh[job.origin] = job
+            own = len(lane.prefix) + job.kept if lane.paid else job.kept
+            job.cached_tokens = own if new else len(job.prompt)
             lane.paid = True
             self._count(cached_tokens=job.cached_tokens)
-        skip = len(lane.prefix)
-        for batch in _batches(sorted(fresh, key=len), self.limits.prompt_chunk, skip):
-            logits_NV, cache = slots.forward.extend(slots.prefix, [prompt[skip:] for prompt in batch])
-            for i, prompt in enumerate(batch):
-                lane.known[prompt] = (logits_NV[i], cache[:, i, : len(prompt) - skip])
+        for goes_on in (False, True):
+            jobs = [job for job in fresh.values() if (job.kept > 0) == goes_on]
+            for batch in _batches(jobs, self.limits.prompt_chunk, len(lane.prefix)):
+                self._extend(lane, slots, batch)
+        for job in taken:
+            job.past = None
 
-    def _finish(self, slots: Slots) -> None:
+    def _extend(self, lane: Lane, slots: Slots, jobs: Sequence[Job]) -> None:
+        """One pass over what is new in these prompts, which all go on from a past or all from the prefix."""
+        new = [job.prompt[len(lane.prefix) + job.kept :] for job in jobs]
+        pasts = [job.past for job in jobs if job.past is not None]
+        logits_NV, cache = slots.forward.extend(slots.prefix, new, pasts)
+        for i, job in enumerate(jobs):
+            own = cache[:, i, : len(new[i])]
+            lane.known[job.origin] = (logits_NV[i], own if job.past is None else torch.cat((job.past, own), 1))
+
+    def _finish(self, lane: Lane, slots: Slots) -> None:
         """Let finished rows leave, and complete the jobs whose rows are all finished."""
         done = [self.replies.is_finished(row) for row in slots.live]
         if not any(done):
             return
         finished = [row for row, ends in zip(slots.live, done, strict=True) if ends]
-        slots.keep([not ends for ends in done])
+        rows = {row.job.order: row for row in finished if not row.forced}
         for job, completion in self.replies.completions(finished):
             self._count(generated_tokens=len(completion.token_ids))
-            self._complete(job, completion)
+            after = After(lane, slots, rows[job.order]) if job.order in rows else None
+            self._complete(job, completion, after)
+        slots.keep([not ends for ends in done])
 
-    def _complete(self, job: Job, completion: Completion) -> None:
-        self._arrive(self.follow(job.key, completion))
+    def _complete(self, job: Job, completion: Completion, after: After | None = None) -> None:
+        self._arrive(self.follow(job.key, completion), after)
 
     def _count(self, **more: int) -> None:
         self.report = self.report.revise(**{name: getattr(self.report, name) + value for name, value in more.items()})
@@ -177,14 +191,33 @@ class Limits:
     prompt_chunk: int
 
 
-def _batches(prompts: Sequence[tuple[int, ...]], chunk: int, skip: int) -> list[list[tuple[int, ...]]]:
-    batches: list[list[tuple[int, ...]]] = []
-    for prompt in prompts:
+@dataclass(frozen=True)
+class After:
+    """A reply that was just decoded, still in its row: what follows it need not compute it again."""
+
+    lane: Lane
+    slots: Slots
+    row: Row
+
+    def lends_past(self, job: Job) -> bool:
+        """Give the job what its prompt has in common with the row; False when that is nothing of the row's own."""
+        # The last token was drawn and never run, and the prompt's last is run to get its logits.
+        held = (*self.row.job.prompt, *self.row.tokens[:-1])
+        own = len(commonprefix([held, job.prompt[:-1]])) - len(self.lane.prefix)
+        if own <= 0 or job.request.adapter != self.lane.adapter:
+            return False
+        job.kept, job.past = own, self.slots.past(self.row, own)
+        return True
+
+
+def _batches(jobs: Sequence[Job], chunk: int, prefix: int) -> list[list[Job]]:
+    batches: list[list[Job]] = []
+    for job in sorted(jobs, key=lambda job: len(job.prompt) - job.kept):
         # Sorted by length, so this prompt sets the padded width of the batch it joins.
-        if batches and (len(batches[-1]) + 1) * (len(prompt) - skip) <= chunk:
-            batches[-1].append(prompt)
+        if batches and (len(batches[-1]) + 1) * (len(job.prompt) - job.kept - prefix) <= chunk:
+            batches[-1].append(job)
         else:
-            batches.append([prompt])
+            batches.append([job])
     return batches
 
 

@@ -66,6 +66,30 @@ def test_steps_give_the_whole_passs_logits(kind: type, base: Base, blobs: FsBlob
         torch.testing.assert_close(logits, torch.stack(expected), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", FORWARDS)
+@pytest.mark.parametrize("shared", [0, 40])
+def test_a_past_between_prefix_and_own_part_gives_the_whole_passs_logits(
+    kind: type, shared: int, base: Base, blobs: FsBlobs, tokens: list[list[int]]
+) -> None:
+    model = reference_model(base, blobs)
+    forward: Forward = kind(model)
+    prefix = forward.prefix(tokens[0][:shared])
+    starts, lengths = [shared + past for past in (1, 33, 30, 12)], (90, 75, 71, 89)
+    pasts = []
+    for row, start in zip(tokens, starts, strict=True):
+        _, cache = forward.extend(prefix, [row[shared:start]])
+        pasts.append(cache[:, 0, : start - shared])
+    new = [row[start:length] for row, start, length in zip(tokens, starts, lengths, strict=True)]
+    logits, cache = forward.extend(prefix, new, pasts)
+    whole = [row[:length] for row, length in zip(tokens, lengths, strict=True)]
+    torch.testing.assert_close(logits, torch.stack([last_logits(model, row) for row in whole]), atol=1e-4, rtol=1e-4)
+    for index, row in enumerate(whole):
+        _, expected = forward.extend(prefix, [row[shared:]])
+        own = len(new[index])
+        begin = starts[index] - shared
+        torch.testing.assert_close(cache[:, index, :own], expected[:, 0, begin : begin + own], atol=1e-4, rtol=1e-4)
+
+
 def test_only_a_plain_llama_takes_the_written_out_pass(base: Base, blobs: FsBlobs, tmp_path: Path) -> None:
     assert fits(reference_model(base, blobs))
     other = tiny_base(tmp_path, blobs, "qwen2")

@@ -125,6 +125,38 @@ def test_follow_requests_join_and_are_answered_once(base: Base, blobs: FsBlobs) 
     assert report.generated_tokens > 0
 
 
+def _conversations(engine: TransformersEngine, base: Base, blobs: FsBlobs, texts: Sequence[str]) -> list[Completion]:
+    """The third replies of conversations that are played side by side, and what was computed for them."""
+    last: dict[int, Completion] = {}
+    asked = {key: request(text, seed=key, temperature=0.9, max_tokens=24).messages for key, text in enumerate(texts)}
+
+    def follow(key: int, completion: Completion) -> Sequence[tuple[int, Request]]:
+        last[key] = completion
+        if len(asked[key]) >= 5:
+            return ()
+        told = (Message(role="assistant", content=completion.text), Message(role="user", content="and then?"))
+        asked[key] += told
+        return [(key, request("x", seed=key, temperature=0.9, max_tokens=24).revise(messages=asked[key]))]
+
+    first = [(key, request(text, seed=key, temperature=0.9, max_tokens=24)) for key, text in enumerate(texts)]
+    engine.generate(base, blobs, first, follow)
+    return [last[key] for key in range(len(texts))]
+
+
+def test_a_conversation_that_goes_on_computes_only_what_is_new(base: Base, blobs: FsBlobs) -> None:
+    for completion in _conversations(ENGINE, base, blobs, TEXTS):
+        whole = token_logprobs(reference_model(base, blobs), completion.prompt_ids, completion.token_ids, 0.9)
+        assert list(completion.logprobs) == pytest.approx(whole, abs=1e-3)
+        assert len(completion.prompt_ids) / 2 < completion.cached_tokens < len(completion.prompt_ids)
+
+
+def test_a_conversation_does_not_depend_on_those_beside_it(base: Base, blobs: FsBlobs) -> None:
+    for dtype, rows in (("bfloat16", 128), ("float32", 2)):
+        engine = TransformersEngine(dtype=dtype, threads=1, max_rows=rows)
+        together = _conversations(engine, base, blobs, TEXTS)
+        assert together[:2] == _conversations(engine, base, blobs, TEXTS[:2])
+
+
 def test_a_reply_ends_at_the_end_token_the_stop_string_or_the_budget(base: Base, blobs: FsBlobs) -> None:
     requests = [request(text, temperature=1.0, seed=seed, max_tokens=40) for text in TEXTS for seed in range(12)]
     found, _ = answers(ENGINE, base, blobs, requests)
