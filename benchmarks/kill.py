@@ -96,12 +96,12 @@ def main() -> None:
     episodes = counts(reference)
     print(f"undisturbed: {undisturbed:.0f} s, generation {expected[:12]}, episodes {episodes[0]}")
     draw = random.Random(options.seed)
-    killed = bad = 0
-    for number in range(-(-options.kills // options.per_run)):
+    killed = bad = number = 0
+    while killed < options.kills:
         home = work / f"round{number:02d}"
         shutil.copytree(template, home, copy_function=os.link)
         moments = []
-        for _ in range(options.per_run):
+        for _ in range(min(options.per_run, options.kills - killed)):
             seconds = draw.uniform(0.2, undisturbed)
             hit, where = kill_after(options.config, home, seconds)
             if not hit:
@@ -113,6 +113,7 @@ def main() -> None:
         bad += not same
         print(f"round {number:2d}  {'same' if same else 'DIFFERS'}  {found[:12]}  {' | '.join(moments)}", flush=True)
         shutil.rmtree(home)
+        number += 1
     print(f"{killed} kills, {bad} rounds differ")
     sys.exit(1 if bad else 0)
 

@@ -23,10 +23,10 @@ DEFAULT_FILE = "macaron.toml"
 class Sizes(Noun):
     """How large each stage is; the defaults fit eight minutes on two cores."""
 
-    collect: CollectPlan = CollectPlan(tasks={"tools": 40, "coding": 24, "scenarios": 7}, samples=8, shard_tasks=10)
+    collect: CollectPlan = CollectPlan(tasks={"tools": 48, "coding": 40, "scenarios": 7}, samples=8, shard_tasks=12)
     curate: CuratePlan = CuratePlan()
     examine: ExaminePlan = ExaminePlan(
-        tasks={"tools": 72, "coding": 15, "scenarios": 14}, shard_tasks=18, diversity_tasks=3, diversity_samples=4
+        tasks={"tools": 90, "coding": 18, "scenarios": 14}, shard_tasks=18, diversity_tasks=3, diversity_samples=4
     )
     gate: GatePlan = GatePlan()
 

@@ -46,7 +46,7 @@ class ExaminePlan(Noun):
     shard_tasks: int = Field(default=40, gt=0)
     diversity_tasks: int = 8
     diversity_samples: int = 8
-    seed: int = 20_260_000
+    seed: int = 20_261_201
 
 
 class GatePlan(Noun):
