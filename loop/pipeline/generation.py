@@ -110,12 +110,13 @@ def register(
 
 
 def plant(loop: Loop, pair: Pair, seed: int) -> Generation:
-    """Register generation 0 of a lineage, or return the one that stands there already."""
+    """Register and publish generation 0 of a lineage, or return the one that stands there already."""
     standing = [g for g in loop.store.generations(loop.family) if g.number == 0]
     if standing:
         return standing[0]
     root = Generation(number=0, family=loop.family, seed=seed, pair=pair, decision=Decision(standing=Standing.ROOT))
     loop.store.register(root, None)
+    loop.tracker.publish(root, None, (), {})
     return root
 
 

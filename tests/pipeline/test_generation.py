@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,11 @@ from loop.core.noun import Noun
 from loop.core.stage import Stage
 from loop.pipeline.generation import grow, plant, run_generation
 from loop.pipeline.parts import Loop
+from loop.ports import Trained
 from loop.store.blobs import FsBlobs
 from loop.store.migrate import upgrade
 from loop.store.sql import SqlStore
+from loop.tracking.quiet import QuietTracker
 from tests import fakes
 
 
@@ -45,6 +48,26 @@ def test_a_generation_that_learned_is_promoted_with_its_gain_above_zero(made: Lo
     # fakes: a reply is right with 0.3 + 0.3 x trainings; two replies are needed
     assert child.exam.pass_rates["parent/twice"] == pytest.approx(0.09, abs=0.12)
     assert child.exam.pass_rates["child/twice"] == pytest.approx(0.36, abs=0.2)
+
+
+class Listing(QuietTracker):
+    """Remembers which generations it was shown, with the parent of each."""
+
+    shown: list[tuple[int, int | None]] = []
+
+    def publish(
+        self, generation: Generation, parent: Generation | None, trained: Sequence[Trained], scores: Mapping[str, Any]
+    ) -> str:
+        self.shown.append((generation.number, parent.number if parent else None))
+        return ""
+
+
+def test_every_generation_is_published_once_the_root_too(made: Loop) -> None:
+    tracker = Listing()
+    seen = _replace(made, tracker=tracker)
+    run_generation(seen, _root(seen), fakes.plan())
+    run_generation(seen, _root(seen), fakes.plan())
+    assert tracker.shown == [(0, None), (1, 0)]
 
 
 def test_running_a_finished_generation_again_asks_nothing_of_engine_or_trainer(made: Loop) -> None:
