@@ -22,7 +22,7 @@ from loop.gains.intervals import Difference, interval
 from loop.gains.sequential import draws_for, share, sign_flip
 
 # Environment, groups, clusters in each group, cases in each cluster.
-SHAPE = (("tools", 1, 45, 2), ("coding", 1, 18, 1), ("scenarios", 7, 4, 1))
+SHAPE = (("tools", 1, 45, 2), ("coding", 1, 18, 1), ("scenarios", 7, 2, 1))
 STEPS = np.array([50.0, 100.0])
 
 

@@ -113,9 +113,43 @@ def _tables(rows: Sequence[Difference]) -> tuple[list[Array], list[float]]:
         units = [values for _, values in sorted(clusters.items())]
         if len(units) == 1:  # one cluster cannot be resampled: fall back to its cases
             units = [[value] for value in units[0]]
-        tables.append(np.array([[sum(values), len(values)] for values in units], dtype=np.float64))
+        tables.append(_rescaled(np.array([[sum(values), len(values)] for values in units], dtype=np.float64)))
         weights.append(1.0 / (len(environments) * sizes[environment]))
     return tables, weights
+
+
+def _rescaled(table: Array) -> Array:
+    """Clusters with their deviations from the group's mean widened by sqrt(n / (n - 1)); the mean stays.
+
+    Drawing n of n clusters understates the variance by (n - 1) / n (Rao and Wu 1988), which
+    in groups of two to four clusters is most of it: without this, nominal 95 % intervals of
+    an exam's shape covered 90 % (benchmarks/coverage.py).
+    """
+    count = len(table)
+    if count < 2:
+        return table
+    mean = table[:, 0].sum() / table[:, 1].sum()
+    expected = mean * table[:, 1]
+    widened = expected + (table[:, 0] - expected) * np.sqrt(count / (count - 1))
+    return np.stack((widened, table[:, 1]), axis=1)
+
+
+def _expanded(tables: Sequence[Array], weights: Sequence[float], level: float) -> float:
+    """The level whose normal quantile is the t quantile of ``level`` (Hesterberg 2015, expanded percentiles).
+
+    A bootstrap of few clusters has the spread of a normal where a t is due; the degrees of
+    freedom are Satterthwaite's over the groups.
+    """
+    variances, freedoms = [], []
+    for table, weight in zip(tables, weights, strict=True):
+        residual = table[:, 0] - table[:, 1] * table[:, 0].sum() / table[:, 1].sum()
+        variances.append(float((weight * residual / table[:, 1].sum()) @ (weight * residual / table[:, 1].sum())))
+        freedoms.append(len(table) - 1)
+    total = sum(variances)
+    if total <= 0:
+        return level
+    freedom = total**2 / sum(v**2 / f for v, f in zip(variances, freedoms, strict=True))
+    return float(1 - 2 * stats.norm.sf(stats.t.isf((1 - level) / 2, freedom)))
 
 
 def _bounds(
@@ -139,9 +173,10 @@ def _bounds(
     generator = np.random.default_rng(seed_from("bootstrap", seed))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scipy warns of degenerate draws; they are handled below
-        found = _bootstrap(samples, statistic, level, draws, generator, "BCa")
+        wide = _expanded([tables[index] for index in moving], [weights[index] for index in moving], level)
+        found = _bootstrap(samples, statistic, wide, draws, generator, "BCa")
         if not np.isfinite(found).all():
-            found = _bootstrap(samples, statistic, level, draws, generator, "percentile")
+            found = _bootstrap(samples, statistic, wide, draws, generator, "percentile")
     return float(found[0]), float(found[1])
 
 

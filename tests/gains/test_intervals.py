@@ -26,12 +26,32 @@ def test_one_case_a_cluster_agrees_with_scipys_bca_of_the_mean() -> None:
     values = np.random.default_rng(7).gamma(2.0, 3.0, 60)
     rows = [Difference(environment="a", group="a", cluster=str(i), value=float(v)) for i, v in enumerate(values)]
     ours = interval(rows, draws=20_000)
-    theirs = stats.bootstrap((values,), np.mean, method="BCa", n_resamples=20_000, rng=np.random.default_rng(1))
+    # The corrections for few clusters by hand: n of n draws have (n - 1) / n of the variance, and t is not normal.
+    widened = values.mean() + (values - values.mean()) * np.sqrt(60 / 59)
+    level = stats.norm.cdf(stats.t.ppf(0.975, 59)) - stats.norm.cdf(stats.t.ppf(0.025, 59))
+    theirs = stats.bootstrap(
+        (widened,), np.mean, method="BCa", confidence_level=level, n_resamples=20_000, rng=np.random.default_rng(1)
+    )
     assert ours is not None
     assert ours.point == pytest.approx(values.mean())
     width = theirs.confidence_interval.high - theirs.confidence_interval.low
     assert ours.low == pytest.approx(theirs.confidence_interval.low, abs=0.03 * width)
     assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=0.03 * width)
+
+
+def test_few_clusters_a_group_still_cover() -> None:
+    # Seven groups of two clusters, as the default exam has: plain resampling would see half of their variance.
+    covered = 0
+    for number in range(300):
+        generator = np.random.default_rng(number)
+        rows = [
+            Difference(environment="a", group=str(g), cluster=f"{g}/{c}", value=float(generator.normal()))
+            for g in range(7)
+            for c in range(2)
+        ]
+        found = interval(rows, draws=400, seed=number)
+        covered += found is not None and found.low <= 0 <= found.high
+    assert covered >= stats.binom.ppf(0.001, 300, 0.93)
 
 
 def test_the_point_is_the_macro_average_by_hand() -> None:
