@@ -56,6 +56,8 @@ def print_generation(console: Console, generation: Generation) -> None:
         return
     head.add_row("score", f"{bounds(exam.score_interval)}  ({exam.cases} cases, {1 - exam.coverage:.1%} unscored)")
     head.add_row("gain", f"{bounds(exam.gain, signed=True)}  (95 % interval, paired and clustered)")
+    if exam.goodhart is not None:
+        head.add_row("Goodhart gap", f"{bounds(exam.goodhart, signed=True)}  (visible less sealed gain)")
     head.add_row("compounding", "not measured: arm one_shot absent")
     parts: list[Table | Text] = [head, _environments(exam), _axioms(exam)]
     parts += [Text(f"alarm: {alarm}", style="red") for alarm in exam.alarms]

@@ -12,7 +12,7 @@ class Exam(Noun):
     """What the examine stage found, small enough to show; the scorecard is a blob by digest.
 
     Scores are 0..100 on the sealed holdout; gains are child minus parent on the same
-    cases and seeds. ``noise_floor`` is the engine's largest |difference| in one A/A run.
+    cases and seeds; ``goodhart`` is the gain on the visible checks less that on the sealed ones.
     """
 
     contract: str
@@ -31,6 +31,7 @@ class Exam(Noun):
     gain_unscored_zero: Interval | None = None
     environment_gains: dict[str, Interval] = {}
     axiom_gains: dict[str, Interval] = {}
+    goodhart: Interval | None = None
     diversity: dict[str, float] = {}
     alarms: tuple[str, ...] = ()
 

@@ -13,6 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
 from typing import TypeVar
 
+from loop.core.contract import Half
 from loop.core.score import Scorecard
 from loop.gains.intervals import Difference, Value, by_score
 
@@ -28,6 +29,16 @@ TRANSPLANT: Mapping[str, Mapping[Cell, float]] = {
 }
 
 
+# Cells are (who, half): what the visible checks gained and the sealed ones did not (CONTRACT_V1.md, Goodhart gap).
+PARENT, CHILD = "parent", "child"
+GOODHART: Mapping[tuple[str, Half], float] = {
+    (CHILD, Half.VISIBLE): 1.0,
+    (PARENT, Half.VISIBLE): -1.0,
+    (CHILD, Half.SEALED): -1.0,
+    (PARENT, Half.SEALED): 1.0,
+}
+
+
 def contrast(
     cards: Mapping[Key, Scorecard], weights: Mapping[Key, float], value: Value = by_score
 ) -> tuple[Difference, ...]:
@@ -35,10 +46,10 @@ def contrast(
 
     A case that one card leaves undecided is left out of all effects alike, also of those
     that do not weigh that card: otherwise parts would not sum to their whole. Raises
-    ValueError for cards of different contracts or halves, or of different cases.
+    ValueError for cards of different contracts, or of different cases.
     """
-    if len({(card.contract, card.half) for card in cards.values()}) != 1:
-        raise ValueError("scorecards of different contracts or halves do not compare: rescore the ancestors first")
+    if len({card.contract for card in cards.values()}) != 1:
+        raise ValueError("scorecards of different contracts do not compare: rescore the ancestors first")
     tables = {key: {(row.task.digest, row.sample): row for row in card.scores} for key, card in cards.items()}
     first = next(iter(tables.values()))
     if any(table.keys() != first.keys() for table in tables.values()):

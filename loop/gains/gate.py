@@ -1,4 +1,4 @@
-"""The first gate: a gain above zero, no axiom shown worse, every adapter attested."""
+"""The first gate: a gain above zero, no axiom shown worse, no Goodhart gap, every adapter attested."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def decide(exam: Exam, attested: bool, *, margin: float, forced: bool = False) -
     below zero: with a laptop's number of cases an interval is wider than the margin, so
     the point alone would refuse by luck. The total gain must hold under both denominators.
     """
-    rules = (_gain_rule(exam), _axiom_rule(exam, margin), _attested_rule(attested))
+    rules = (_gain_rule(exam), _axiom_rule(exam, margin), _goodhart_rule(exam), _attested_rule(attested))
     promoted = forced or all(rule.passed for rule in rules)
     standing = Standing.PROMOTED if promoted else Standing.REJECTED
     return Decision(standing=standing, rules=rules, forced=forced and not all(rule.passed for rule in rules))
@@ -34,6 +34,15 @@ def _axiom_rule(exam: Exam, margin: float) -> Rule:
     text = f"worse beyond {margin:g} points: {', '.join(worse)}" if worse else "no axiom is shown worse"
     figures: dict[str, float | None] = {axiom: gain.point for axiom, gain in exam.axiom_gains.items()}
     return Rule(name="axioms", passed=not worse, text=text, figures=figures)
+
+
+def _goodhart_rule(exam: Exam) -> Rule:
+    """Learning the checks that can be seen, without what they stand for, shows as a gap above zero."""
+    gap = exam.goodhart
+    passed = gap is None or gap.low <= 0
+    text = "the visible checks gained more than the sealed ones" if not passed else "no Goodhart gap is shown"
+    figures: dict[str, float | None] = {part: getattr(gap, part) if gap else None for part in ("point", "low", "high")}
+    return Rule(name="goodhart", passed=passed, text=text, figures=figures)
 
 
 def shown_worse(gain: Interval, margin: float) -> bool:

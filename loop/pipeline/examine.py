@@ -6,7 +6,7 @@ This is the only stage that opens the holdout; each opening is a row in the stor
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from loop.core.base import Base
@@ -20,6 +20,7 @@ from loop.core.results import Coverage, TaskList
 from loop.core.score import CaseScore, Scorecard
 from loop.core.stage import Stage
 from loop.core.training_set import Fingerprints
+from loop.gains.contrasts import CHILD, GOODHART, PARENT, contrast
 from loop.gains.coverage import collapse_alarms, distinct_share, mean_pass_at_k
 from loop.gains.intervals import Difference, Value, by_score, interval, of_axiom, paired, score_or_zero, single
 from loop.pipeline.experience import chain, generated, play_jobs, score_shards, split_tasks
@@ -109,17 +110,21 @@ def _exam(run: Run, child: Pair) -> Exam:
     pairs = (parent, child) if parent.digest != child.digest else (parent,)
     jobs = play_jobs(run, shards, pairs, plan.samples, plan.temperature, "exam")
     played = each(run, Stage.EXAMINE, EpisodeShard, jobs, play, generated)
-    scores = score_shards(run, Stage.EXAMINE, played, Half.SEALED)
-    score_shards(run, Stage.EXAMINE, played, Half.VISIBLE)  # kept for the Goodhart gap
-    before, after = (_card(run, pair, chain(played), scores) for pair in (parent, child))
+    scores = {half: score_shards(run, Stage.EXAMINE, played, half) for half in (Half.SEALED, Half.VISIBLE)}
+    episodes = chain(played)
+    cards = {
+        (who, half): _card(run, pair, half, episodes, scores[half])
+        for who, pair in ((PARENT, parent), (CHILD, child))
+        for half in scores
+    }
     diversity, alarms = _diversity(run, child)
-    return run.attempt.once(Stage.EXAMINE, Exam, lambda: _summary(run, before, after, diversity, alarms), "exam")
+    return run.attempt.once(Stage.EXAMINE, Exam, lambda: _summary(run, cards, diversity, alarms), "exam")
 
 
-def _card(run: Run, pair: Pair, episodes: Sequence[Episode], scores: Sequence[CaseScore]) -> Scorecard:
+def _card(run: Run, pair: Pair, half: Half, episodes: Sequence[Episode], scores: Sequence[CaseScore]) -> Scorecard:
     owned = {episode.digest for episode in episodes if episode.pair == pair.digest}
     rows = tuple(score for score in scores if score.episode in owned)
-    return Scorecard(contract=run.loop.contract.digest, pair=pair.digest, half=Half.SEALED, scores=rows)
+    return Scorecard(contract=run.loop.contract.digest, pair=pair.digest, half=half, scores=rows)
 
 
 def _diversity(run: Run, child: Pair) -> tuple[dict[str, float], tuple[str, ...]]:
@@ -167,9 +172,10 @@ def _measures(pair: Pair, episodes: Sequence[Episode], scores: Sequence[CaseScor
 
 
 def _summary(
-    run: Run, before: Scorecard, after: Scorecard, diversity: dict[str, float], alarms: tuple[str, ...]
+    run: Run, cards: Mapping[tuple[str, Half], Scorecard], diversity: dict[str, float], alarms: tuple[str, ...]
 ) -> Exam:
     store, gate = run.loop.store, run.plan.gate
+    before, after = cards[PARENT, Half.SEALED], cards[CHILD, Half.SEALED]
 
     def bounds(rows: Sequence[Difference]) -> Interval | None:
         return interval(rows, level=gate.level, draws=gate.draws, seed=run.plan.seed)
@@ -197,6 +203,7 @@ def _summary(
         gain_unscored_zero=bounds(gains(score_or_zero)),
         environment_gains={name: found for name, found in by_environment.items() if found is not None},
         axiom_gains={axiom: found for axiom, found in by_axiom.items() if found is not None},
+        goodhart=bounds(contrast(cards, GOODHART)),
         diversity=diversity,
         alarms=alarms,
     )

@@ -40,6 +40,7 @@ def test_a_clear_gain_without_a_lost_axiom_is_promoted() -> None:
         (_exam(gain=None), True, "total_gain"),
         (_exam(gain_unscored_zero=_interval(0.5, 1.0)), True, "total_gain"),
         (_exam(axiom_gains={"honest_counsel": _interval(-9.0, 3.0)}), True, "axioms"),
+        (_exam(goodhart=_interval(6.0, 4.0)), True, "goodhart"),
         (_exam(), False, "attested"),
     ],
 )
@@ -54,6 +55,11 @@ def test_a_loss_that_is_within_the_margin_or_not_shown_does_not_reject() -> None
     noisy = _exam(axiom_gains={"honest_counsel": _interval(-4.0, 9.0)})
     assert decide(small, True, margin=2.0).standing is Standing.PROMOTED
     assert decide(noisy, True, margin=2.0).standing is Standing.PROMOTED
+
+
+def test_a_goodhart_gap_that_is_not_shown_does_not_reject() -> None:
+    for gap in (None, _interval(3.0, 3.5), _interval(-6.0, 2.0)):
+        assert decide(_exam(goodhart=gap), True, margin=2.0).standing is Standing.PROMOTED
 
 
 def test_an_override_is_in_the_record_for_ever() -> None:

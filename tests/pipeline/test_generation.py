@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from loop.core.episode import EpisodeShard, Split
+from loop.core.contract import Contract, Half
+from loop.core.episode import Episode, EpisodeShard, Split
 from loop.core.errors import StageFailed, UserError
 from loop.core.gate import Standing
 from loop.core.generation import Generation
 from loop.core.noun import Noun
+from loop.core.score import Verdict
 from loop.core.stage import Stage
 from loop.pipeline.generation import grow, plant, run_generation
 from loop.pipeline.parts import Loop
@@ -68,6 +70,23 @@ def test_every_generation_is_published_once_the_root_too(made: Loop) -> None:
     run_generation(seen, _root(seen), fakes.plan())
     run_generation(seen, _root(seen), fakes.plan())
     assert tracker.shown == [(0, None), (1, 0)]
+
+
+class HalfBlindJudge(fakes.RecordJudge):
+    """What is learned shows on the visible checks; of the sealed ones it holds one in four."""
+
+    def judge(self, contract: Contract, episode: Episode, half: Half) -> tuple[Verdict, ...]:
+        verdicts = super().judge(contract, episode, half)
+        if half is Half.SEALED and episode.seed % 4:
+            return tuple(verdict.revise(value=0.0) for verdict in verdicts)
+        return verdicts
+
+
+def test_a_successor_that_learned_the_visible_checks_alone_is_caught(made: Loop) -> None:
+    child = run_generation(_replace(made, judge=HalfBlindJudge()), _root(made), fakes.plan())
+    assert child.exam is not None and child.exam.goodhart is not None and child.exam.goodhart.low > 0
+    assert child.decision.standing is Standing.REJECTED
+    assert "goodhart" in [rule.name for rule in child.decision.rules if not rule.passed]
 
 
 def test_running_a_finished_generation_again_asks_nothing_of_engine_or_trainer(made: Loop) -> None:
