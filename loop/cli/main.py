@@ -8,7 +8,7 @@ import warnings
 import typer
 
 from loop import __version__
-from loop.cli import adapters, base, contract, database, doctor, harness, holdout, lineage, mlflow, policy, run
+from loop.cli import adapters, base, contract, database, doctor, harness, holdout, lineage, mlflow, policy, report, run
 from loop.core.errors import LoopError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("status")(lineage.status)
 app.add_typer(lineage.app, name="lineage")
 app.command("show")(lineage.show)
 app.command("why")(lineage.why)
+app.command("report")(report.report)
 app.command("rollback")(policy.rollback)
 app.add_typer(holdout.app, name="holdout")
 app.add_typer(contract.app, name="contract")
