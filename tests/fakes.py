@@ -94,7 +94,7 @@ class TwoTurns(Noun):
         return tuple(
             Task(
                 environment=self.name,
-                case=f"{split}-family{index % 4}",
+                case=f"{split}-family{index % 20}",
                 split=split,
                 seed=seed_from(seed, index) % 10**9,
                 level=levels[index % len(levels)],

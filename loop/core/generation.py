@@ -12,7 +12,8 @@ class Exam(Noun):
     """What the examine stage found, small enough to show; the scorecard is a blob by digest.
 
     Scores are 0..100 on the sealed holdout; gains are child minus parent on the same
-    cases and seeds; ``goodhart`` is the gain on the visible checks less that on the sealed ones.
+    cases and seeds; ``gain_p`` is the one-sided p-value of the total gain (sign flips by
+    cluster); ``goodhart`` is the gain on the visible checks less that on the sealed ones.
     """
 
     contract: str
@@ -29,6 +30,7 @@ class Exam(Noun):
     score_interval: Interval | None = None
     gain: Interval | None = None
     gain_unscored_zero: Interval | None = None
+    gain_p: float | None = None
     environment_gains: dict[str, Interval] = {}
     axiom_gains: dict[str, Interval] = {}
     goodhart: Interval | None = None

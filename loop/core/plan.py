@@ -50,8 +50,14 @@ class ExaminePlan(Noun):
 
 
 class GatePlan(Noun):
-    """The first gate: the confidence level, the margins in points, the bootstrap's draws."""
+    """The gate: the confidence level, the margins in points, the bootstrap's draws.
 
+    ``alpha`` is the chance of a single false promotion over a lineage's whole life, which
+    its looks at the holdout share; ``flips`` are the draws of each look's test.
+    """
+
+    alpha: float = Field(default=0.05, gt=0, lt=1)
+    flips: int = Field(default=99_999, gt=0)
     level: float = 0.95
     margin: float = 2.0
     draws: int = 2000

@@ -1,32 +1,49 @@
-"""The first gate: a gain above zero, no axiom shown worse, no Goodhart gap, every adapter attested."""
+"""The gate: a gain under the alpha budget, no axiom shown worse, no Goodhart gap, every adapter attested."""
 
 from __future__ import annotations
 
 from loop.core.gate import Decision, Interval, Rule, Standing
 from loop.core.generation import Exam
+from loop.gains.sequential import share
 
 
-def decide(exam: Exam, attested: bool, *, margin: float, forced: bool = False) -> Decision:
+def decide(
+    exam: Exam, attested: bool, *, margin: float, look: int = 1, alpha: float = 0.05, forced: bool = False
+) -> Decision:
     """Promote iff every rule passes; the record keeps each rule's figures either way.
+
+    ``look`` counts the exams of the lineage up to this one: they share ``alpha`` (see
+    ``loop.gains.sequential``), so that many generations do not promote one by luck.
 
     An axiom is worse when its gain lies beyond ``-margin`` points and its interval lies
     below zero: with a laptop's number of cases an interval is wider than the margin, so
     the point alone would refuse by luck. The total gain must hold under both denominators.
     """
-    rules = (_gain_rule(exam), _axiom_rule(exam, margin), _goodhart_rule(exam), _attested_rule(attested))
+    rules = (_gain_rule(exam, look, alpha), _axiom_rule(exam, margin), _goodhart_rule(exam), _attested_rule(attested))
     promoted = forced or all(rule.passed for rule in rules)
     standing = Standing.PROMOTED if promoted else Standing.REJECTED
     return Decision(standing=standing, rules=rules, forced=forced and not all(rule.passed for rule in rules))
 
 
-def _gain_rule(exam: Exam) -> Rule:
+def _gain_rule(exam: Exam, look: int, alpha: float) -> Rule:
     both = (exam.gain, exam.gain_unscored_zero)
-    passed = all(gain is not None and gain.low > 0 for gain in both)
-    text = "the gain's interval lies above zero" if passed else "the gain's interval does not lie above zero"
-    figures: dict[str, float | None] = {}
+    level = share(alpha, look)
+    above = all(gain is not None and gain.low > 0 for gain in both)
+    significant = exam.gain_p is not None and exam.gain_p <= level
+    if not above:
+        text = "the gain's interval does not lie above zero"
+    elif not significant:
+        text = f"the gain's p-value {_p(exam.gain_p)} is above look {look}'s share of alpha, {level:.2g}"
+    else:
+        text = f"the gain's interval lies above zero, p {_p(exam.gain_p)} (look {look} may use {level:.2g})"
+    figures: dict[str, float | None] = {"p": exam.gain_p, "level": level, "look": float(look), "alpha": alpha}
     for name, gain in zip(("dropped", "zero"), both, strict=True):
         figures |= {f"{name}_{part}": getattr(gain, part) if gain else None for part in ("point", "low", "high")}
-    return Rule(name="total_gain", passed=passed, text=text, figures=figures)
+    return Rule(name="total_gain", passed=above and significant, text=text, figures=figures)
+
+
+def _p(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2g}"
 
 
 def _axiom_rule(exam: Exam, margin: float) -> Rule:

@@ -23,6 +23,7 @@ from loop.core.training_set import Fingerprints
 from loop.gains.contrasts import CHILD, GOODHART, PARENT, contrast
 from loop.gains.coverage import collapse_alarms, distinct_share, mean_pass_at_k
 from loop.gains.intervals import Difference, Value, by_score, interval, of_axiom, paired, score_or_zero, single
+from loop.gains.sequential import sign_flip
 from loop.pipeline.experience import chain, generated, play_jobs, score_shards, split_tasks
 from loop.pipeline.parts import Run
 from loop.pipeline.rollouts import play
@@ -201,6 +202,7 @@ def _summary(
         score_interval=bounds(single(after)),
         gain=bounds(gains(by_score)),
         gain_unscored_zero=bounds(gains(score_or_zero)),
+        gain_p=sign_flip(gains(by_score), draws=gate.flips, seed=run.plan.seed),
         environment_gains={name: found for name, found in by_environment.items() if found is not None},
         axiom_gains={axiom: found for axiom, found in by_axiom.items() if found is not None},
         goodhart=bounds(contrast(cards, GOODHART)),

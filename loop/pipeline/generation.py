@@ -74,10 +74,14 @@ def successor(run: Run, harness: Harness, trained: Mapping[str, Trained]) -> Pai
 
 
 def decide(run: Run, exam: Exam, attested: Attestations, forced: bool) -> Decision:
-    """The gate's record."""
-    return run.attempt.once(
-        Stage.DECIDE, Decision, lambda: gate(exam, attested.ok, margin=run.plan.gate.margin, forced=forced)
-    )
+    """The gate's record; every exam of the lineage so far was a look that spent of its alpha."""
+    plan = run.plan.gate
+
+    def judge() -> Decision:
+        look = 1 + sum(known.exam is not None for known in run.loop.store.generations(run.loop.family))
+        return gate(exam, attested.ok, margin=plan.margin, look=look, alpha=plan.alpha, forced=forced)
+
+    return run.attempt.once(Stage.DECIDE, Decision, judge)
 
 
 def register(

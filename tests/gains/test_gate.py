@@ -23,6 +23,7 @@ def _exam(**changes: object) -> Exam:
         cases=50,
         gain=_interval(5.0, 2.0),
         gain_unscored_zero=_interval(5.0, 2.0),
+        gain_p=0.004,
         axiom_gains={"honest_counsel": _interval(1.0, 3.0)},
     )
     return good.revise(**changes)
@@ -38,6 +39,8 @@ def test_a_clear_gain_without_a_lost_axiom_is_promoted() -> None:
     [
         (_exam(gain=_interval(5.0, 6.0)), True, "total_gain"),
         (_exam(gain=None), True, "total_gain"),
+        (_exam(gain_p=0.031), True, "total_gain"),
+        (_exam(gain_p=None), True, "total_gain"),
         (_exam(gain_unscored_zero=_interval(0.5, 1.0)), True, "total_gain"),
         (_exam(axiom_gains={"honest_counsel": _interval(-9.0, 3.0)}), True, "axioms"),
         (_exam(goodhart=_interval(6.0, 4.0)), True, "goodhart"),
@@ -55,6 +58,15 @@ def test_a_loss_that_is_within_the_margin_or_not_shown_does_not_reject() -> None
     noisy = _exam(axiom_gains={"honest_counsel": _interval(-4.0, 9.0)})
     assert decide(small, True, margin=2.0).standing is Standing.PROMOTED
     assert decide(noisy, True, margin=2.0).standing is Standing.PROMOTED
+
+
+def test_a_later_look_needs_a_smaller_p_value() -> None:
+    # alpha * 6 / (pi * g)^2 by hand: 0.0304 at the first look, 0.0034 at the third.
+    assert decide(_exam(), True, margin=2.0, look=1).standing is Standing.PROMOTED
+    third = decide(_exam(), True, margin=2.0, look=3)
+    assert third.standing is Standing.REJECTED
+    assert third.rules[0].figures["level"] == pytest.approx(0.00338, abs=1e-5)
+    assert "0.0034" in third.rules[0].text and "0.004" in third.rules[0].text
 
 
 def test_a_goodhart_gap_that_is_not_shown_does_not_reject() -> None:
