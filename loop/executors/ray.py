@@ -161,7 +161,9 @@ class _Pool:
             self._start()
 
     def submit(self, job: Job) -> None:
-        """Give the job to a free worker, or queue it."""
+        """Give the job to a free worker, or queue it; workers that were ended with their jobs are started again."""
+        while len(self.idle) + len(self.busy) < self.executor.workers:
+            self._start()
         self.queue.append(job)
         self._dispatch()
 
@@ -171,13 +173,13 @@ class _Pool:
             self._step()
 
     def abandon(self, jobs: Sequence[Job]) -> None:
-        """End these jobs: a running one is ended with its process, so that nothing half done goes on."""
+        """End these jobs, running ones with their processes; none is started, for most often we are about to close."""
         dropped = {id(job) for job in jobs if not job.done}
         self.queue = deque(job for job in self.queue if id(job) not in dropped)
         for ref, worker in list(self.busy.items()):
             if worker.job is not None and id(worker.job) in dropped:
                 del self.busy[ref]
-                self._replace(worker)
+                ray.kill(worker.actor)
 
     def close(self) -> None:
         """End every worker."""

@@ -179,7 +179,7 @@ def test_ctrl_c_ends_every_process() -> None:
     assert process.stdout.readline() == "up\n"
     started = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=240)  # Ray's own farewell takes long on a busy machine
     assert "KeyboardInterrupt" in errors
     _, alive = psutil.wait_procs(started, timeout=10)
     assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
