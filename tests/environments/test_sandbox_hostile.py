@@ -154,12 +154,13 @@ def test_a_huge_file_and_many_files_hit_the_folder_s_end(wall: Isolation) -> Non
 
 
 def test_nothing_survives_the_end(wall: Isolation) -> None:
-    pids: set[int] = set()
+    before = set(psutil.Process().children(recursive=True))
+    born: set[psutil.Process] = set()  # told apart by pid and start time: a pid is used again
     done = threading.Event()
 
     def watch() -> None:
         while not done.is_set():
-            pids.update(child.pid for child in psutil.Process().children(recursive=True))
+            born.update(set(psutil.Process().children(recursive=True)) - before)
             time.sleep(0.02)
 
     watcher = threading.Thread(target=watch)
@@ -172,11 +173,11 @@ def test_nothing_survives_the_end(wall: Isolation) -> None:
     done.set()
     watcher.join()
     assert run.ending is Ending.TIMED_OUT
-    assert len(pids) >= 2  # the wall's own process and the program's
+    assert len(born) >= 2  # the wall's own process and the program's
     gone = time.monotonic() + 5
-    while any(map(psutil.pid_exists, pids)) and time.monotonic() < gone:
+    while any(child.is_running() for child in born) and time.monotonic() < gone:
         time.sleep(0.05)
-    assert not any(map(psutil.pid_exists, pids))
+    assert not [child for child in born if child.is_running()]
 
 
 def test_a_spoilt_runner_spoils_only_its_own_result(wall: Isolation) -> None:
