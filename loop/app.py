@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loop import library, plugins
 from loop.core.base import Base
 from loop.core.contract import Contract
+from loop.core.experiment import Arm, Findings, arm_of
 from loop.core.generation import Generation
 from loop.core.noun import seed_from
 from loop.core.pair import Adapter, Harness, Pair
 from loop.core.plan import Plan, Spec
+from loop.core.score import Scorecard
 from loop.core.training_set import TrainingProfile
 from loop.pipeline.parts import Loop
 from loop.ports import Blobs, Executor, Progress, Tracker
@@ -94,6 +97,7 @@ def make_plan(settings: Settings, contract: Contract) -> Plan:
         collect=settings.sizes.collect,
         curate=settings.sizes.curate,
         profile=open_profile(settings),
+        explore=settings.sizes.explore,
         examine=settings.sizes.examine,
         gate=settings.sizes.gate,
     )
@@ -125,6 +129,32 @@ def open_loop(settings: Settings, store: SqlStore, contract: Contract, progress:
         )
     finally:
         executor.close()
+
+
+def stage_arm(settings: Settings, loop: Loop, family: str, plan: Plan) -> Loop:
+    """The loop of one arm's lineage: the same parts, with the arm's explorer and a tracker of its own."""
+    tracker = open_tracker(settings.model_copy(update={"family": family}))
+    return replace(loop, family=family, explorer=plugins.explorer(plan.explorer), tracker=tracker)
+
+
+def experiment_plan(settings: Settings, contract: Contract) -> Plan:
+    """The plan that an experiment's arms vary: harnesses are searched, as weights are trained."""
+    plan = make_plan(settings, contract)
+    return plan.revise(explorer=Spec(use="exemplars")) if plan.explorer.use == "keep" else plan
+
+
+def read_findings(store: SqlStore, name: str) -> Findings | None:
+    """What the arms of an experiment came to so far; None before any is examined."""
+    from loop.gains.findings import findings
+
+    lineages: dict[Arm, dict[int, tuple[Generation, ...]]] = {}
+    for family in store.families():
+        found = arm_of(name, family)
+        if found is not None:
+            arm, seed = found
+            lineages.setdefault(arm, {})[seed] = store.generations(family)
+    lineages = {arm: lineages[arm] for arm in Arm if arm in lineages}
+    return findings(name, lineages, lambda digest: store.load(Scorecard, digest))
 
 
 def prepare_base(settings: Settings) -> Base:

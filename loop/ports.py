@@ -166,11 +166,27 @@ class Judge(Protocol):
         ...
 
 
+class Trials(Protocol):
+    """Where an explorer tries a harness: the parent's adapters on train tasks of their own."""
+
+    def play(self, harness: Harness, label: str) -> tuple[CaseScore, ...] | None:
+        """Visible scores under this harness on the label's trial tasks, the same at every call.
+
+        None when the allowance of tokens is spent. Each call is a recorded step.
+        """
+        ...
+
+
 class Explorer(Protocol):
     """Searches the successor's harness; returns the parent's when nothing better is shown."""
 
-    def explore(self, harness: Harness, scores: Sequence[CaseScore]) -> Harness:
-        """The harness of generation N+1."""
+    def explore(
+        self, harness: Harness, sets: Mapping[str, TrainingSet], episodes: Sequence[Episode], trials: Trials, seed: int
+    ) -> Harness:
+        """The harness of generation N+1, from what the parent's curated ``episodes`` show.
+
+        ``sets`` are the training sets by label: what passed, and is nothing of the holdout.
+        """
         ...
 
 
@@ -305,10 +321,15 @@ class Attempt(Protocol):
         """The recorded result of a step, read back and checked, or None."""
         ...
 
-    def record(self, stage: Stage, result: Noun, budget: Budget, key: str = "") -> None:
+    def record(self, stage: Stage, result: Noun, budget: Budget, key: str = "", job: str = "") -> None:
         """Record a step's result: blob durably first, then the row (and the index rows of an
         EpisodeShard, ScoreShard or TrainingSet) in one transaction. Recording the same step
-        twice with equal content does nothing; with other content it raises StoreConflict."""
+        twice with equal content does nothing; with other content it raises StoreConflict.
+        ``job`` is the digest of all the result depends on, for ``elsewhere``."""
+        ...
+
+    def elsewhere(self, job: str, kind: type[NounT]) -> tuple[NounT, Budget] | None:
+        """What another attempt recorded for an equal job, with what it cost there, or None."""
         ...
 
     def once(self, stage: Stage, kind: type[NounT], call: Callable[[], NounT], key: str = "") -> NounT:

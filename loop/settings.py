@@ -15,7 +15,7 @@ from pydantic_settings import (
 
 from loop.core.errors import UserError
 from loop.core.noun import Noun
-from loop.core.plan import CollectPlan, CuratePlan, ExaminePlan, GatePlan, Spec
+from loop.core.plan import CollectPlan, CuratePlan, ExaminePlan, ExplorePlan, GatePlan, Spec
 
 DEFAULT_FILE = "macaron.toml"
 
@@ -25,6 +25,7 @@ class Sizes(Noun):
 
     collect: CollectPlan = CollectPlan(tasks={"tools": 48, "coding": 40, "scenarios": 7}, samples=8, shard_tasks=12)
     curate: CuratePlan = CuratePlan()
+    explore: ExplorePlan = ExplorePlan(tasks={"tools": 18, "coding": 18, "scenarios": 14})
     examine: ExaminePlan = ExaminePlan(
         tasks={"tools": 90, "coding": 18, "scenarios": 14}, shard_tasks=18, diversity_tasks=3, diversity_samples=4
     )

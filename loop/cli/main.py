@@ -8,7 +8,21 @@ import warnings
 import typer
 
 from loop import __version__
-from loop.cli import adapters, base, contract, database, doctor, harness, holdout, lineage, mlflow, policy, report, run
+from loop.cli import (
+    adapters,
+    base,
+    contract,
+    database,
+    doctor,
+    experiment,
+    harness,
+    holdout,
+    lineage,
+    mlflow,
+    policy,
+    report,
+    run,
+)
 from loop.core.errors import LoopError
 
 app = typer.Typer(
@@ -21,6 +35,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run.run)
+app.add_typer(experiment.app, name="experiment")
 app.command("status")(lineage.status)
 app.add_typer(lineage.app, name="lineage")
 app.command("show")(lineage.show)

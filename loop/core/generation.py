@@ -14,6 +14,9 @@ class Exam(Noun):
     Scores are 0..100 on the sealed holdout; gains are child minus parent on the same
     cases and seeds; ``gain_p`` is the one-sided p-value of the total gain (sign flips by
     cluster); ``goodhart`` is the gain on the visible checks less that on the sealed ones.
+    ``transplant`` has the effects of adapters, harness and both together, ``shapley`` each
+    specialist's and the harness's share; both sum to their ``total``. ``selection`` is what
+    choosing among a child's answers cost (best of k).
     """
 
     contract: str
@@ -34,6 +37,10 @@ class Exam(Noun):
     environment_gains: dict[str, Interval] = {}
     axiom_gains: dict[str, Interval] = {}
     goodhart: Interval | None = None
+    group_gains: dict[str, Interval] = {}
+    transplant: dict[str, Interval] = {}
+    shapley: dict[str, Interval] = {}
+    selection: Budget = Budget()
     diversity: dict[str, float] = {}
     alarms: tuple[str, ...] = ()
 
@@ -42,7 +49,8 @@ class Generation(Noun):
     """Generation N of a lineage; ``plan`` and ``parent`` are digests, None for the root.
 
     ``experience`` is the visible pass rate by ``environment/level`` of the episodes that
-    the parent collected to make it: where the next generation's ladder starts.
+    the parent collected to make it: where the next generation's ladder starts. ``stages``
+    is the budget by stage.
     """
 
     number: int
@@ -56,3 +64,13 @@ class Generation(Noun):
     decision: Decision
     experience: dict[str, float] = {}
     budget: Budget = Budget()
+    stages: dict[str, Budget] = {}
+
+    @property
+    def learning(self) -> Budget:
+        """What was spent to make it, without the exam: what arms of an experiment are matched by."""
+        total = self.exam.selection if self.exam else Budget()
+        for stage, budget in self.stages.items():
+            if stage != "examine":
+                total = total.plus(budget)
+        return total

@@ -16,9 +16,13 @@ class Spec(Noun):
 
 
 class CollectPlan(Noun):
-    """How much experience to collect: tasks per environment, samples a task, tasks a shard."""
+    """How much experience to collect: tasks per environment, samples a task, tasks a shard.
+
+    ``rounds`` meets that many times the tasks at once: what as many generations would meet.
+    """
 
     tasks: dict[str, int]
+    rounds: int = Field(default=1, gt=0)
     samples: int = Field(default=8, gt=0)
     shard_tasks: int = Field(default=20, gt=0)
     temperature: float = Field(default=0.9, ge=0)
@@ -37,8 +41,19 @@ class CuratePlan(Noun):
     holdout_similarity: float = 0.95
 
 
+class ExplorePlan(Noun):
+    """Where harnesses are tried: train tasks per environment for each trial, tasks a shard."""
+
+    tasks: dict[str, int] = {}
+    shard_tasks: int = Field(default=40, gt=0)
+
+
 class ExaminePlan(Noun):
-    """The exam: holdout tasks per environment (the same for parent and child), greedy."""
+    """The exam: holdout tasks per environment (the same for parent and child), greedy.
+
+    ``best_of_tokens``: the child answers each task many times, as often as these generated
+    tokens allow, and the visible checks choose its answer (best of k).
+    """
 
     tasks: dict[str, int]
     samples: int = 1
@@ -47,6 +62,19 @@ class ExaminePlan(Noun):
     diversity_tasks: int = 8
     diversity_samples: int = 8
     seed: int = 20_261_201
+    best_of_tokens: int | None = Field(default=None, gt=0)
+
+
+class Allowance(Noun):
+    """What an arm of an experiment is to spend, so that arms compare; None: what its plan comes to.
+
+    ``collect`` is generated tokens of collecting, ``explore`` generated tokens of collecting
+    and of trials together, ``train`` trained tokens of all specialists.
+    """
+
+    collect: int | None = Field(default=None, gt=0)
+    explore: int | None = Field(default=None, gt=0)
+    train: int | None = Field(default=None, gt=0)
 
 
 class GatePlan(Noun):
@@ -64,7 +92,11 @@ class GatePlan(Noun):
 
 
 class Plan(Noun):
-    """Everything that shapes generation N+1 beside its parent; its digest names the attempt."""
+    """Everything that shapes generation N+1 beside its parent; its digest names the attempt.
+
+    ``weights`` False takes no optimiser step; ``shuffle`` deals the visible scores out at
+    random before anything is chosen by them (the sham control).
+    """
 
     seed: int
     contract: str
@@ -75,7 +107,11 @@ class Plan(Noun):
     environments: tuple[Spec, ...]
     collect: CollectPlan
     curate: CuratePlan = CuratePlan()
+    explore: ExplorePlan = ExplorePlan()
     profile: TrainingProfile
     examine: ExaminePlan
     gate: GatePlan = GatePlan()
     arm: str = "iterated"
+    allowance: Allowance = Allowance()
+    weights: bool = True
+    shuffle: bool = False

@@ -7,9 +7,13 @@ from loop.core.noun import Noun
 
 
 class TaskList(Noun):
-    """The tasks a generation will meet, in order, and the ladder's levels by environment."""
+    """The tasks a generation will meet, in order, and the ladder's levels by environment.
+
+    ``reserve`` is met only where an allowance of tokens is not yet spent.
+    """
 
     tasks: tuple[Task, ...]
+    reserve: tuple[Task, ...] = ()
     levels: dict[str, tuple[int, ...]] = {}
 
 

@@ -68,7 +68,8 @@ class Fingerprints(Noun):
 class TrainingProfile(Noun):
     """A recipe: LoRA shape, optimiser and stopping, in the terms the papers use.
 
-    ``epochs`` or ``steps`` (steps win when given); ``targets`` as PEFT's target_modules;
+    ``epochs`` or ``steps`` (steps win when given) or ``tokens`` (they win over both: as many
+    trained tokens, to within half a row); ``targets`` as PEFT's target_modules;
     ``expert_parameters`` as PEFT's target_parameters (mixture-of-experts bases).
     ``learning_rate`` peaks after ``warmup_ratio`` and follows ``schedule``.
     """
@@ -83,6 +84,7 @@ class TrainingProfile(Noun):
     batch_rows: int = Field(gt=0)
     epochs: int = Field(default=1, gt=0)
     steps: int | None = None
+    tokens: int | None = None
     schedule: str = "cosine"
     warmup_ratio: float = 0.1
     weight_decay: float = 0.0

@@ -21,13 +21,14 @@ Key = TypeVar("Key", bound=Hashable)
 Cell = tuple[str, str]
 
 OLD, NEW = "old", "new"
+HARNESS = "harness"
 # Cells are (adapters, harness). The gain is new/new - old/old.
 TRANSPLANT: Mapping[str, Mapping[Cell, float]] = {
     "adapters": {(NEW, OLD): 1.0, (OLD, OLD): -1.0},
-    "harness": {(OLD, NEW): 1.0, (OLD, OLD): -1.0},
+    HARNESS: {(OLD, NEW): 1.0, (OLD, OLD): -1.0},
     "interaction": {(NEW, NEW): 1.0, (NEW, OLD): -1.0, (OLD, NEW): -1.0, (OLD, OLD): 1.0},
 }
-
+GAIN: Mapping[Cell, float] = {(NEW, NEW): 1.0, (OLD, OLD): -1.0}
 
 # Cells are (who, half): what the visible checks gained and the sealed ones did not (CONTRACT_V1.md, Goodhart gap).
 PARENT, CHILD = "parent", "child"
@@ -63,6 +64,34 @@ def contrast(
             task = score.task
             rows.append(Difference(environment=task.environment, group=task.group, cluster=task.cluster, value=total))
     return tuple(rows)
+
+
+def whole(
+    cells: Mapping[Cell, Scorecard], weights: Mapping[str, Mapping[Cell, float]]
+) -> dict[str, tuple[Difference, ...]]:
+    """The rows of each effect and, as ``total``, of the gain they sum to."""
+    return {name: contrast(cells, cell) for name, cell in {**weights, "total": GAIN}.items()}
+
+
+def coalitions(
+    cells: Mapping[Cell, Scorecard], label_of: Mapping[str, str], players: Sequence[str]
+) -> dict[frozenset[str], Scorecard]:
+    """The card of every coalition of specialists (by label) and ``harness``, from the four transplants.
+
+    ``label_of`` names the one specialist that answers in each environment: its episodes do
+    not depend on the other specialists, so no coalition needs to be played.
+    """
+    first = next(iter(cells.values()))
+    tables = {cell: {(row.task.digest, row.sample): row for row in card.scores} for cell, card in cells.items()}
+    made = {}
+    for found in (frozenset(some) for size in range(len(players) + 1) for some in combinations(players, size)):
+        harness = NEW if HARNESS in found else OLD
+        rows = tuple(
+            tables[NEW if label_of[row.task.environment] in found else OLD, harness][row.task.digest, row.sample]
+            for row in first.scores
+        )
+        made[found] = Scorecard(contract=first.contract, pair="", half=first.half, scores=rows)
+    return made
 
 
 def shapley(players: Sequence[str]) -> dict[str, dict[frozenset[str], float]]:

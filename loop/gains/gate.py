@@ -1,6 +1,8 @@
-"""The gate: a gain under the alpha budget, no axiom shown worse, no Goodhart gap, every adapter attested."""
+"""The gate: a gain under the alpha budget, nothing shown worse, no Goodhart gap, every adapter attested."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from loop.core.gate import Decision, Interval, Rule, Standing
 from loop.core.generation import Exam
@@ -15,11 +17,17 @@ def decide(
     ``look`` counts the exams of the lineage up to this one: they share ``alpha`` (see
     ``loop.gains.sequential``), so that many generations do not promote one by luck.
 
-    An axiom is worse when its gain lies beyond ``-margin`` points and its interval lies
+    An axiom or a scenario is worse when its gain lies beyond ``-margin`` points and its interval lies
     below zero: with a laptop's number of cases an interval is wider than the margin, so
     the point alone would refuse by luck. The total gain must hold under both denominators.
     """
-    rules = (_gain_rule(exam, look, alpha), _axiom_rule(exam, margin), _goodhart_rule(exam), _attested_rule(attested))
+    rules = (
+        _gain_rule(exam, look, alpha),
+        _not_worse_rule("axioms", "axiom", exam.axiom_gains, margin),
+        _not_worse_rule("scenarios", "scenario", exam.group_gains, margin),
+        _goodhart_rule(exam),
+        _attested_rule(attested),
+    )
     promoted = forced or all(rule.passed for rule in rules)
     standing = Standing.PROMOTED if promoted else Standing.REJECTED
     return Decision(standing=standing, rules=rules, forced=forced and not all(rule.passed for rule in rules))
@@ -46,11 +54,11 @@ def _p(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.2g}"
 
 
-def _axiom_rule(exam: Exam, margin: float) -> Rule:
-    worse = [axiom for axiom, gain in exam.axiom_gains.items() if shown_worse(gain, margin)]
-    text = f"worse beyond {margin:g} points: {', '.join(worse)}" if worse else "no axiom is shown worse"
-    figures: dict[str, float | None] = {axiom: gain.point for axiom, gain in exam.axiom_gains.items()}
-    return Rule(name="axioms", passed=not worse, text=text, figures=figures)
+def _not_worse_rule(name: str, one: str, gains: Mapping[str, Interval], margin: float) -> Rule:
+    worse = [part for part, gain in gains.items() if shown_worse(gain, margin)]
+    text = f"worse beyond {margin:g} points: {', '.join(worse)}" if worse else f"no {one} is shown worse"
+    figures: dict[str, float | None] = {part: gain.point for part, gain in gains.items()}
+    return Rule(name=name, passed=not worse, text=text, figures=figures)
 
 
 def _goodhart_rule(exam: Exam) -> Rule:

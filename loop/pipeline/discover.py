@@ -21,17 +21,28 @@ def discover(run: Run) -> TaskList:
 
 
 def _tasks(run: Run) -> TaskList:
-    tasks: list[Task] = []
-    levels: dict[str, tuple[int, ...]] = {}
-    for environment in run.loop.environments:
-        name = environment.name
-        count = run.plan.collect.tasks.get(name, 0)
-        if count == 0:
-            continue
-        levels[name] = frontier(name, environment.levels, run.parent.experience)
-        seed = seed_from("discover", *run.seed, name)
-        tasks.extend(environment.tasks(run.loop.contract, Split.TRAIN, count, seed, levels[name]))
-    return TaskList(tasks=tuple(tasks), levels=levels)
+    """Round r meets the tasks that the r-th generation after the parent would meet first.
+
+    Where an allowance of tokens is to be spent, one round more stands in reserve: replies
+    of other lengths may spend it faster or slower than tasks do.
+    """
+    names = {e.name: e.levels for e in run.loop.environments if run.plan.collect.tasks.get(e.name, 0)}
+    levels = {name: frontier(name, rungs, run.parent.experience) for name, rungs in names.items()}
+    tasks = tuple(task for each in range(run.plan.collect.rounds) for task in _round(run, levels, run.seed_of(each)))
+    wanted = run.plan.allowance.collect is not None
+    reserve = _round(run, levels, (*run.seed, "reserve")) if wanted else ()
+    return TaskList(tasks=tasks, reserve=reserve, levels=levels)
+
+
+def _round(run: Run, levels: Mapping[str, tuple[int, ...]], seed: tuple[object, ...]) -> tuple[Task, ...]:
+    contract, counts = run.loop.contract, run.plan.collect.tasks
+    return tuple(
+        task
+        for name, rungs in levels.items()
+        for task in run.loop.environment(name).tasks(
+            contract, Split.TRAIN, counts[name], seed_from("discover", *seed, name), rungs
+        )
+    )
 
 
 def frontier(name: str, rungs: int, experience: Mapping[str, float]) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from loop.core.base import Base
+from loop.core.budget import Budget
 from loop.core.contract import Half
 from loop.core.episode import Episode, EpisodeShard, Split, Task
 from loop.core.gate import Interval
@@ -20,15 +21,29 @@ from loop.core.results import Coverage, TaskList
 from loop.core.score import CaseScore, Scorecard
 from loop.core.stage import Stage
 from loop.core.training_set import Fingerprints
-from loop.gains.contrasts import CHILD, GOODHART, PARENT, contrast
+from loop.gains.contrasts import (
+    CHILD,
+    GOODHART,
+    HARNESS,
+    PARENT,
+    TRANSPLANT,
+    Cell,
+    coalitions,
+    contrast,
+    shapley,
+    whole,
+)
 from loop.gains.coverage import collapse_alarms, distinct_share, mean_pass_at_k
 from loop.gains.intervals import Difference, Value, by_score, interval, of_axiom, paired, score_or_zero, single
 from loop.gains.sequential import sign_flip
+from loop.pipeline.cards import CHILD_CELL, HALVES, PARENT_CELL, examine_best, examine_cells
 from loop.pipeline.experience import chain, generated, play_jobs, score_shards, split_tasks
 from loop.pipeline.parts import Run
 from loop.pipeline.rollouts import play
 from loop.pipeline.steps import each
 from loop.ports import Attestation, Blobs, Engine
+
+WHO: Mapping[str, Cell] = {PARENT: PARENT_CELL, CHILD: CHILD_CELL}
 
 
 class Attestations(Noun):
@@ -102,30 +117,22 @@ def examine(run: Run, child: Pair) -> Exam:
 
 def _exam(run: Run, child: Pair) -> Exam:
     """Its steps are recorded one by one; only the summing up is timed as the exam's own."""
-    parent = run.parent.pair
     tasks = run.attempt.once(
         Stage.EXAMINE, TaskList, lambda: TaskList(tasks=holdout_tasks(run, "exam of the successor")), "tasks"
     )
-    plan = run.plan.examine
-    shards = split_tasks(tasks.tasks, plan.shard_tasks)
-    pairs = (parent, child) if parent.digest != child.digest else (parent,)
-    jobs = play_jobs(run, shards, pairs, plan.samples, plan.temperature, "exam")
-    played = each(run, Stage.EXAMINE, EpisodeShard, jobs, play, generated)
-    scores = {half: score_shards(run, Stage.EXAMINE, played, half) for half in (Half.SEALED, Half.VISIBLE)}
-    episodes = chain(played)
-    cards = {
-        (who, half): _card(run, pair, half, episodes, scores[half])
-        for who, pair in ((PARENT, parent), (CHILD, child))
-        for half in scores
-    }
+    many = run.plan.examine.best_of_tokens
+    spent = Budget()
+    if many is None:
+        cards = examine_cells(run, tasks.tasks, child)
+    else:
+        cards, spent = examine_best(run, tasks.tasks, many)
     diversity, alarms = _diversity(run, child)
-    return run.attempt.once(Stage.EXAMINE, Exam, lambda: _summary(run, cards, diversity, alarms), "exam")
 
+    def summary() -> Exam:
+        exam = _summary(run, cards, diversity, alarms)
+        return exam.revise(selection=spent, **_attribution(run, cards, child))
 
-def _card(run: Run, pair: Pair, half: Half, episodes: Sequence[Episode], scores: Sequence[CaseScore]) -> Scorecard:
-    owned = {episode.digest for episode in episodes if episode.pair == pair.digest}
-    rows = tuple(score for score in scores if score.episode in owned)
-    return Scorecard(contract=run.loop.contract.digest, pair=pair.digest, half=half, scores=rows)
+    return run.attempt.once(Stage.EXAMINE, Exam, summary, "exam")
 
 
 def _diversity(run: Run, child: Pair) -> tuple[dict[str, float], tuple[str, ...]]:
@@ -173,20 +180,18 @@ def _measures(pair: Pair, episodes: Sequence[Episode], scores: Sequence[CaseScor
 
 
 def _summary(
-    run: Run, cards: Mapping[tuple[str, Half], Scorecard], diversity: dict[str, float], alarms: tuple[str, ...]
+    run: Run, cards: Mapping[tuple[Cell, Half], Scorecard], diversity: dict[str, float], alarms: tuple[str, ...]
 ) -> Exam:
     store, gate = run.loop.store, run.plan.gate
-    before, after = cards[PARENT, Half.SEALED], cards[CHILD, Half.SEALED]
-
-    def bounds(rows: Sequence[Difference]) -> Interval | None:
-        return interval(rows, level=gate.level, draws=gate.draws, seed=run.plan.seed)
+    before, after = cards[PARENT_CELL, Half.SEALED], cards[CHILD_CELL, Half.SEALED]
+    ends = {(who, half): cards[cell, half] for who, cell in WHO.items() for half in HALVES}
 
     def gains(value: Value) -> tuple[Difference, ...]:
         return paired(before, after, value)
 
     names = after.environments()
-    by_environment = {n: bounds([row for row in gains(by_score) if row.environment == n]) for n in names}
-    by_axiom = {axiom.id: bounds(gains(of_axiom(axiom.id))) for axiom in run.loop.contract.axioms}
+    total = gains(by_score)
+    groups = sorted({row.group for row in total})
     return Exam(
         contract=after.contract,
         scorecard=store.save(after),
@@ -199,16 +204,44 @@ def _summary(
         groups=group_means(after),
         environments={name: mean for name in names if (mean := after.mean(name)) is not None},
         pass_rates=level_rates(before, "parent") | level_rates(after, "child"),
-        score_interval=bounds(single(after)),
-        gain=bounds(gains(by_score)),
-        gain_unscored_zero=bounds(gains(score_or_zero)),
-        gain_p=sign_flip(gains(by_score), draws=gate.flips, seed=run.plan.seed),
-        environment_gains={name: found for name, found in by_environment.items() if found is not None},
-        axiom_gains={axiom: found for axiom, found in by_axiom.items() if found is not None},
-        goodhart=bounds(contrast(cards, GOODHART)),
+        score_interval=_bounds(run, single(after)),
+        gain=_bounds(run, total),
+        gain_unscored_zero=_bounds(run, gains(score_or_zero)),
+        gain_p=sign_flip(total, draws=gate.flips, seed=run.plan.seed),
+        environment_gains=_known(run, {n: [row for row in total if row.environment == n] for n in names}),
+        axiom_gains=_known(run, {axiom.id: gains(of_axiom(axiom.id)) for axiom in run.loop.contract.axioms}),
+        group_gains=_known(run, {group: [row for row in total if row.group == group] for group in groups}),
+        goodhart=_bounds(run, contrast(ends, GOODHART)),
         diversity=diversity,
         alarms=alarms,
     )
+
+
+def _attribution(run: Run, cards: Mapping[tuple[Cell, Half], Scorecard], child: Pair) -> dict[str, dict[str, Interval]]:
+    """The transplant's effects and the Shapley value of each part that changed; nothing for an equal pair."""
+    parent = run.parent.pair
+    if child.digest == parent.digest:
+        return {}
+    sealed = {cell: card for (cell, half), card in cards.items() if half is Half.SEALED}
+    labels = {environment.name: environment.label for environment in run.loop.environments}
+    players = [adapter.label for adapter in child.adapters if adapter != parent.adapter(adapter.label)]
+    players += [HARNESS] if child.harness != parent.harness else []
+    values = shapley(players)
+    together = coalitions(sealed, labels, players)
+    return {
+        "transplant": _known(run, whole(sealed, TRANSPLANT)),
+        "shapley": _known(run, {player: contrast(together, weights) for player, weights in values.items()}),
+    }
+
+
+def _bounds(run: Run, rows: Sequence[Difference]) -> Interval | None:
+    return interval(rows, level=run.plan.gate.level, draws=run.plan.gate.draws, seed=run.plan.seed)
+
+
+def _known(run: Run, rows: Mapping[str, Sequence[Difference]]) -> dict[str, Interval]:
+    """The intervals of named rows; a name without rows is left out."""
+    found = {name: _bounds(run, some) for name, some in rows.items()}
+    return {name: bounds for name, bounds in found.items() if bounds is not None}
 
 
 def group_means(card: Scorecard) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Collect and score: the parent's episodes on the train bank, under the visible contract."""
+"""Episodes in shards: the jobs that play them, and the jobs that score them."""
 
 from __future__ import annotations
 
@@ -6,32 +6,19 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 
 from loop.core.budget import Budget
 from loop.core.contract import Contract, Half
 from loop.core.episode import Episode, EpisodeShard, Task
-from loop.core.errors import StageFailed
+from loop.core.noun import digest_of, seed_from
 from loop.core.pair import Pair
-from loop.core.results import TaskList
 from loop.core.score import CaseScore, ScoreShard, Verdict, axiom_scores, case_score, passed
 from loop.core.stage import Stage
 from loop.pipeline.parts import Run
-from loop.pipeline.rollouts import PlayJob, play
+from loop.pipeline.rollouts import PlayJob
 from loop.pipeline.steps import each
 from loop.ports import Judge
-
-
-def collect(run: Run, tasks: TaskList) -> dict[str, EpisodeShard]:
-    """The parent's episodes, shard by shard; a crash keeps the shards already done.
-
-    Raises StageFailed when more than the plan's share of episodes broke (PEER_BUGS 8).
-    """
-    plan = run.plan.collect
-    shards = split_tasks(tasks.tasks, plan.shard_tasks)
-    jobs = play_jobs(run, shards, (run.parent.pair,), plan.samples, plan.temperature, "collect")
-    episodes = each(run, Stage.COLLECT, EpisodeShard, jobs, play, generated)
-    refuse_broken(chain(episodes), plan.failure_share)
-    return episodes
 
 
 def split_tasks(tasks: Sequence[Task], size: int) -> list[tuple[Task, ...]]:
@@ -83,17 +70,6 @@ def chain(shards: Mapping[str, EpisodeShard]) -> tuple[Episode, ...]:
     return tuple(episode for key in sorted(shards) for episode in shards[key].episodes)
 
 
-def refuse_broken(episodes: Sequence[Episode], share: float) -> None:
-    """Stop when too many episodes are Failures: their tasks would silently be missing."""
-    broken = [episode.failure for episode in episodes if episode.failure is not None]
-    if len(broken) > share * len(episodes):
-        first = broken[0]
-        raise StageFailed(
-            f"{len(broken)} of {len(episodes)} episodes failed at a boundary (allowed: {share:.0%}); "
-            f"the first: {first.boundary}: {first.message}. The episodes are kept; fix the cause and run with --fresh."
-        )
-
-
 @dataclass(frozen=True)
 class ScoreJob:
     """Episodes to be judged under one half of a contract."""
@@ -102,6 +78,12 @@ class ScoreJob:
     contract: Contract
     episodes: tuple[Episode, ...]
     half: Half
+
+    @property
+    def identity(self) -> str:
+        """The digest of all that the scores depend on."""
+        episodes = [episode.digest for episode in self.episodes]
+        return digest_of(["score", self.judge, self.contract.digest, episodes, self.half])
 
 
 def score_shards(run: Run, stage: Stage, shards: Mapping[str, EpisodeShard], half: Half) -> tuple[CaseScore, ...]:
@@ -117,7 +99,24 @@ def score_shards(run: Run, stage: Stage, shards: Mapping[str, EpisodeShard], hal
 
 def score(run: Run, shards: Mapping[str, EpisodeShard]) -> tuple[CaseScore, ...]:
     """Score the collected episodes under the visible half: what may select training data."""
-    return score_shards(run, Stage.SCORE, shards, Half.VISIBLE)
+    scores = score_shards(run, Stage.SCORE, shards, Half.VISIBLE)
+    return dealt_out(scores, seed_from("sham", *run.seed)) if run.plan.shuffle else scores
+
+
+def dealt_out(scores: Sequence[CaseScore], seed: int) -> tuple[CaseScore, ...]:
+    """The same scores on other episodes of the same environment and level: the sham's rewards.
+
+    Every rate by level stays what it was; which episode earned it says nothing any more.
+    """
+    groups: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for index, row in enumerate(scores):
+        groups[row.task.environment, row.task.level].append(index)
+    dealt = list(scores)
+    draw = Random(seed)
+    for _, places in sorted(groups.items()):
+        for place, source in zip(places, draw.sample(places, len(places)), strict=True):
+            dealt[place] = scores[place].revise(score=scores[source].score, passed=scores[source].passed)
+    return tuple(dealt)
 
 
 def judge_episodes(job: ScoreJob) -> ScoreShard:

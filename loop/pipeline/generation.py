@@ -12,10 +12,12 @@ from loop.core.plan import Plan
 from loop.core.score import CaseScore
 from loop.core.stage import Stage
 from loop.gains.gate import decide as gate
+from loop.pipeline.collect import collect
 from loop.pipeline.curate import curate
 from loop.pipeline.discover import discover
 from loop.pipeline.examine import Attestations, attest, examine, fingerprint_holdout
-from loop.pipeline.experience import collect, pass_rates, score
+from loop.pipeline.experience import pass_rates, score
+from loop.pipeline.explore import explore
 from loop.pipeline.parts import Loop, Run
 from loop.pipeline.train import train
 from loop.ports import Trained
@@ -39,8 +41,8 @@ def run_generation(
     tasks = discover(run)
     episodes = collect(run, tasks)
     scores = score(run, episodes)
-    harness = explore(run, scores)
     sets = curate(run, episodes, scores, fingerprint_holdout(run))
+    harness = explore(run, episodes, sets)
     trained = train(run, sets)
     child = successor(run, harness, trained)
     attested = attest(run, child)
@@ -58,11 +60,6 @@ def refuse_a_second_successor(loop: Loop, parent: Generation) -> None:
                 f"generation {number} of lineage {loop.family} is promoted already ({known.short}) under another plan: "
                 f"grow from it with --generation {number}, or set another family to start a lineage beside it"
             )
-
-
-def explore(run: Run, scores: Sequence[CaseScore]) -> Harness:
-    """The successor's harness, searched from the parent's."""
-    return run.attempt.once(Stage.EXPLORE, Harness, lambda: run.loop.explorer.explore(run.parent.pair.harness, scores))
 
 
 def successor(run: Run, harness: Harness, trained: Mapping[str, Trained]) -> Pair:
@@ -93,7 +90,7 @@ def register(
     trained: Mapping[str, Trained],
 ) -> Generation:
     """Write the generation to the store, then to the tracker, which is only a view of it."""
-    spent = run.spent()
+    spent, budgets = run.spent(), run.attempt.budget()
     generation = Generation(
         number=run.parent.number + 1,
         family=run.loop.family,
@@ -106,9 +103,9 @@ def register(
         decision=decision,
         experience=pass_rates(scores),
         budget=spent,
+        stages={stage.value: budget for stage, budget in budgets.items()},
     )
     run.loop.store.register(generation, run.attempt)
-    budgets = run.attempt.budget()
     run.loop.tracker.publish(generation, run.parent, tuple(trained.values()), {"budgets": budgets})
     return generation
 

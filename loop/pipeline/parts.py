@@ -62,8 +62,12 @@ class Run:
 
     @property
     def seed(self) -> tuple[object, ...]:
-        """What every random draw of this attempt is keyed by."""
-        return (self.plan.seed, self.parent.digest, self.attempt.trial)
+        """What every random draw of this attempt is keyed by: not the lineage, so that arms meet alike luck."""
+        return self.seed_of(0)
+
+    def seed_of(self, later: int) -> tuple[object, ...]:
+        """The key of the first attempt at the generation that comes ``later`` generations after this one."""
+        return (self.plan.seed, self.parent.number + later, self.attempt.trial)
 
     def spent(self) -> Budget:
         """What the attempt has spent so far, over every resume."""

@@ -25,7 +25,7 @@ from loop.core.episode import (
     Usage,
     episode_seed,
 )
-from loop.core.noun import seed_from
+from loop.core.noun import digest_of, seed_from
 from loop.core.pair import Message, Pair, Sampling
 from loop.ports import Blobs, Engine, Environment, Rollout
 
@@ -47,6 +47,22 @@ class PlayJob:
     samples: int
     temperature: float | None
     seed: int
+    first_sample: int = 0
+
+    @property
+    def identity(self) -> str:
+        """The digest of all that its episodes depend on."""
+        return digest_of(
+            [
+                "play",
+                self.engine,
+                self.environments,
+                self.contract.digest,
+                self.pairs,
+                self.tasks,
+                [self.samples, self.first_sample, self.temperature, self.seed],
+            ]
+        )
 
 
 @dataclass
@@ -72,7 +88,10 @@ def play(job: PlayJob) -> EpisodeShard:
     """
     started = time.monotonic()
     lives = [
-        _live(job, task, pair, sample) for task in job.tasks for pair in job.pairs for sample in range(job.samples)
+        _live(job, task, pair, job.first_sample + sample)
+        for task in job.tasks
+        for pair in job.pairs
+        for sample in range(job.samples)
     ]
     first = [(key, request) for key, live in enumerate(lives) if (request := _step(job, live, None)) is not None]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from loop.core.base import Base
 from loop.core.budget import Budget
-from loop.core.noun import seed_from
+from loop.core.noun import digest_of, seed_from
 from loop.core.pair import Adapter
 from loop.core.stage import Stage
 from loop.core.training_set import TrainingJob, TrainingSet
@@ -31,16 +31,26 @@ class Lesson:
     training_set: TrainingSet
     scratch: Path
 
+    @property
+    def identity(self) -> str:
+        """The digest of all that the adapter depends on; the job names parent, rows and recipe."""
+        return digest_of(["train", self.trainer, self.base.digest, self.job])
+
 
 def train(run: Run, sets: Mapping[str, TrainingSet]) -> dict[str, Trained]:
     """The trainings of the labels with at least the profile's ``min_rows``, by label.
 
-    They go to the executor together, so that they run side by side where it has workers.
+    They go to the executor together, so that they run side by side where it has workers. A
+    plan without weights trains nothing.
     """
-    lessons = {
-        label: partial(_lesson, run, label, training_set)
+    ready = {
+        label: training_set
         for label, training_set in sorted(sets.items())
-        if len(training_set.rows) >= run.plan.profile.min_rows and run.parent.pair.adapter(label)
+        if run.plan.weights and len(training_set.rows) >= run.plan.profile.min_rows and run.parent.pair.adapter(label)
+    }
+    lessons = {
+        label: partial(_lesson, run, label, training_set, allowed(run.plan.allowance.train, training_set, ready))
+        for label, training_set in ready.items()
     }
     trained = each(run, Stage.TRAIN, Trained, lessons, teach, _cost)
     for label in lessons:
@@ -48,7 +58,12 @@ def train(run: Run, sets: Mapping[str, TrainingSet]) -> dict[str, Trained]:
     return trained
 
 
-def _lesson(run: Run, label: str, training_set: TrainingSet) -> Lesson:
+def allowed(tokens: int | None, training_set: TrainingSet, ready: Mapping[str, TrainingSet]) -> int | None:
+    """One training's part of an allowance of trained tokens: in proportion to its rows' tokens."""
+    return None if tokens is None else round(tokens * training_set.tokens / sum(s.tokens for s in ready.values()))
+
+
+def _lesson(run: Run, label: str, training_set: TrainingSet, tokens: int | None) -> Lesson:
     pair = run.parent.pair
     parent = pair.adapter(label)
     if parent is None:
@@ -59,7 +74,7 @@ def _lesson(run: Run, label: str, training_set: TrainingSet) -> Lesson:
         base=pair.base.digest,
         parent=parent.digest,
         training_set=training_set.digest,
-        profile=run.plan.profile,
+        profile=run.plan.profile.revise(tokens=tokens),
         seed=seed_from("train", *run.seed, label),
         licence=pair.base.licence,
     )

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlmodel import Session, select
 
 from loop.core.budget import Budget
-from loop.core.errors import LoopError, StoreConflict
+from loop.core.errors import LoopError, StoreConflict, TornBlob
 from loop.core.noun import Noun
 from loop.core.stage import Stage
 from loop.ports import Blobs
@@ -49,7 +49,23 @@ class SqlAttempt:
             raise TypeError(f"step {stage.value}/{key} holds a {row.kind}, not a {kind.__name__}")
         return nouns.load(self.url, self.blobs, kind, row.noun)
 
-    def record(self, stage: Stage, result: Noun, budget: Budget, key: str = "") -> None:
+    def elsewhere(self, job: str, kind: type[NounT]) -> tuple[NounT, Budget] | None:
+        """What another attempt recorded for an equal job, with its cost; None also where its bytes are torn."""
+        query = (
+            select(StepRow)
+            .where(StepRow.job == job, StepRow.kind == kind.__name__, StepRow.attempt != self.digest)
+            .order_by(StepRow.at, StepRow.attempt)
+        )
+        with reading(self.url) as session:
+            step = session.exec(query).first()
+            if step is None:
+                return None
+            spent = session.get(BudgetRow, (step.attempt, step.stage, step.key))
+        with suppress(TornBlob):
+            return nouns.load(self.url, self.blobs, kind, step.noun), spent.document if spent else Budget()
+        return None
+
+    def record(self, stage: Stage, result: Noun, budget: Budget, key: str = "", job: str = "") -> None:
         """Record a step: blob durably first, then all its rows in one transaction.
 
         Equal content again does nothing; other content raises StoreConflict, and so does
@@ -60,7 +76,7 @@ class SqlAttempt:
         blob = self.blobs.put(encode(result))
         try:
             with writing(self.url) as session:
-                self._insert(session, stage, result, budget, key, blob)
+                self._insert(session, stage, result, budget, key, blob, job)
         except IntegrityError:
             # Another process recorded the step in between: equal content is no conflict.
             if not self._is_recorded(stage, result, key):
@@ -114,14 +130,22 @@ class SqlAttempt:
             )
         return row is not None
 
-    def _insert(self, session: Session, stage: Stage, result: Noun, budget: Budget, key: str, blob: str) -> None:
+    def _insert(
+        self, session: Session, stage: Stage, result: Noun, budget: Budget, key: str, blob: str, job: str
+    ) -> None:
         lease.fence(session, self.url, self.family)
         attempt = session.get(AttemptRow, self.digest)
         if attempt is None or attempt.state == AttemptState.REPLACED:
             raise StoreConflict(f"attempt {self.digest[:12]} was replaced by a fresh one: run again to resume that one")
         nouns.add_noun(session, result, blob)
         step = StepRow(
-            attempt=self.digest, stage=stage.value, key=key, kind=type(result).__name__, noun=result.digest, at=now()
+            attempt=self.digest,
+            stage=stage.value,
+            key=key,
+            kind=type(result).__name__,
+            noun=result.digest,
+            at=now(),
+            job=job or None,
         )
         session.add(step)
         session.flush()

@@ -85,7 +85,7 @@ class SqlStore:
             if generation.number == number:
                 return generation
         numbers = ", ".join(str(g.number) for g in promoted)
-        known = f"it has {numbers}" if promoted else f"it has none yet (families: {', '.join(self._families()) or '-'})"
+        known = f"it has {numbers}" if promoted else f"it has none yet (families: {', '.join(self.families()) or '-'})"
         raise UserError(f"lineage {family} has no promoted generation {number}: {known}; choose one of those")
 
     def by_digest(self, digest: str) -> Generation:
@@ -262,7 +262,8 @@ class SqlStore:
         """Every measured noise floor."""
         return queries.noise_floors(self.url)
 
-    def _families(self) -> list[str]:
+    def families(self) -> list[str]:
+        """The names of all lineages, sorted."""
         with reading(self.url) as session:
             return sorted(session.exec(select(GenerationRow.family).distinct()).all())
 

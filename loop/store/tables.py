@@ -179,7 +179,7 @@ class AttemptRow(Table, table=True):
 
 
 class StepRow(Table, table=True):
-    """A recorded step: the digest of its result."""
+    """A recorded step: the digest of its result; ``job`` is the digest of all it depends on, where known."""
 
     __tablename__ = "steps"
 
@@ -189,6 +189,7 @@ class StepRow(Table, table=True):
     kind: str
     noun: str = Field(foreign_key="nouns.digest")
     at: str
+    job: str | None = Field(default=None, index=True)
 
 
 class BudgetRow(Table, table=True):

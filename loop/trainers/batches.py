@@ -19,15 +19,20 @@ def plan_batches(rows: Sequence[Row], profile: TrainingProfile, seed: int) -> tu
 
     Each epoch uses every row once, in batches whose sizes differ by at most one row and
     never exceed ``batch_rows``. ``steps``, when given, cuts or continues the epochs at
-    that many batches; otherwise there are ``epochs`` of them. Raises ValueError without rows.
+    that many batches; ``tokens`` does so at the row that comes nearest to as many; otherwise
+    there are ``epochs`` of them. Raises ValueError without rows.
     """
     if not rows:
         raise ValueError("there is nothing to train on: the training set has no rows")
     batches: list[tuple[int, ...]] = []
-    epoch = 0
-    while _more(len(batches), epoch, profile):
-        batches.extend(_epoch(rows, profile.batch_rows, random.Random(seed_from("batches", seed, epoch))))
+    epoch, tokens = 0, 0
+    while _more(len(batches), epoch, tokens, profile):
+        fresh = _epoch(rows, profile.batch_rows, random.Random(seed_from("batches", seed, epoch)))
+        tokens += sum(_length(rows[index]) for batch in fresh for index in batch)
+        batches.extend(fresh)
         epoch += 1
+    if profile.tokens is not None:
+        return _cut(batches, rows, profile.tokens)
     return tuple(batches if profile.steps is None else batches[: profile.steps])
 
 
@@ -36,7 +41,29 @@ def row_id(row: Row) -> str:
     return f"{row.episode}:{row.turn}"
 
 
-def _more(planned: int, epoch: int, profile: TrainingProfile) -> bool:
+def _cut(batches: Sequence[tuple[int, ...]], rows: Sequence[Row], tokens: int) -> tuple[tuple[int, ...], ...]:
+    """The batches up to the row whose end lies nearest to ``tokens``; at least one row."""
+    kept: list[tuple[int, ...]] = []
+    spent = 0
+    for batch in batches:
+        taken: list[int] = []
+        for index in batch:
+            length = _length(rows[index])
+            if (kept or taken) and spent + length - tokens > tokens - spent:
+                return (*kept, tuple(taken)) if taken else tuple(kept)
+            taken.append(index)
+            spent += length
+        kept.append(tuple(taken))
+    return tuple(kept)
+
+
+def _length(row: Row) -> int:
+    return len(row.prompt_ids) + len(row.response_ids)
+
+
+def _more(planned: int, epoch: int, tokens: int, profile: TrainingProfile) -> bool:
+    if profile.tokens is not None:
+        return tokens < profile.tokens
     return epoch < profile.epochs if profile.steps is None else planned < profile.steps
 
 
@@ -52,4 +79,4 @@ def _epoch(rows: Sequence[Row], batch_rows: int, draw: random.Random) -> list[tu
 
 
 def _likeness(row: Row) -> tuple[tuple[int, ...], int]:
-    return row.prompt_ids[:PROMPT_START], (len(row.prompt_ids) + len(row.response_ids)) // LENGTH_BUCKET
+    return row.prompt_ids[:PROMPT_START], _length(row) // LENGTH_BUCKET

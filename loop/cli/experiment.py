@@ -1,0 +1,167 @@
+"""``macaron-loop experiment``: control arms on equal budgets, and whether gains compound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loop.cli.options import Config, Json, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from loop.core.experiment import Experiment, Findings
+    from loop.settings import Settings
+    from loop.store.sql import SqlStore
+
+app = typer.Typer(help="Do gains compound? Arms on equal budgets.", no_args_is_help=True)
+
+ALL = "iterated,one_shot,weights_only,harness_only,best_of_k,null,sham"
+Name = Annotated[
+    str | None, typer.Option("--name", help="The experiment; its lineages begin with it. Default: family.")
+]
+
+
+@app.command("run")
+def run(
+    arms: Annotated[str, typer.Option("--arms", help="Which arms, with commas between.")] = ALL,
+    generations: Annotated[int, typer.Option("--generations", min=1, help="How many each arm grows.")] = 3,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, from the settings' seed on.")] = 3,
+    name: Name = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Grow every arm under every seed and compare them; run it again to resume or to add arms and seeds.
+
+    Each arm is a lineage of its own, NAME.ARM.sSEED. Arms spend what `iterated` spent.
+    """
+    from loop.app import open_store
+    from loop.settings import load_settings
+
+    settings = load_settings(config)
+    wanted = _experiment(settings, name, arms, generations, seeds)
+    store = open_store(settings)
+    _grow(settings, store, wanted)
+    _show(store, wanted.name, as_json)
+
+
+@app.command("show")
+def show(name: Name = None, config: Config = None, as_json: Json = False) -> None:
+    """What the arms came to so far: gains over generation 0, budgets, compounding."""
+    from loop.app import open_store
+    from loop.settings import load_settings
+
+    settings = load_settings(config)
+    _show(open_store(settings), name or settings.family, as_json)
+
+
+def _experiment(settings: Settings, name: str | None, arms: str, generations: int, seeds: int) -> Experiment:
+    from pydantic import ValidationError
+
+    from loop.core.errors import UserError
+    from loop.core.experiment import Arm, Experiment
+
+    known = {arm.value: arm for arm in Arm}
+    wanted = tuple(dict.fromkeys(part.strip() for part in arms.split(",") if part.strip()))
+    strangers = [part for part in wanted if part not in known]
+    if strangers or not wanted:
+        raise UserError(f"there is no arm {(strangers or [''])[0]!r}: choose of {', '.join(known)}")
+    try:
+        return Experiment(
+            name=name or settings.family,
+            arms=tuple(known[part] for part in wanted),
+            generations=generations,
+            seeds=tuple(range(settings.seed, settings.seed + seeds)),
+        )
+    except ValidationError as error:
+        raise UserError(
+            f"{name or settings.family!r} cannot name an experiment: use up to 32 letters, digits, - and _"
+        ) from error
+
+
+def _grow(settings: Settings, store: SqlStore, wanted: Experiment) -> None:
+    from rich.console import Console
+
+    from loop.app import experiment_plan, first_pair, open_contract, open_loop, stage_arm
+    from loop.cli.progress import TerminalProgress
+    from loop.pipeline.experiment import run_experiment
+
+    contract = open_contract(settings)
+    plan = experiment_plan(settings, contract)
+    with (
+        TerminalProgress(Console(stderr=True)) as progress,
+        open_loop(settings, store, contract, progress) as loop,
+    ):
+        run_experiment(
+            wanted,
+            plan,
+            lambda family, mine: stage_arm(settings, loop, family, mine),
+            lambda seed: first_pair(settings.model_copy(update={"seed": seed}), loop),
+            lambda family: store.lease(family, f"macaron-loop experiment run, {wanted.name}"),
+        )
+
+
+def _show(store: SqlStore, name: str, as_json: bool) -> None:
+    from loop.app import read_findings
+    from loop.core.errors import UserError
+
+    found = read_findings(store, name)
+    if found is None:
+        raise UserError(f"experiment {name} has no examined generation: macaron-loop experiment run --name {name}")
+    if as_json:
+        print_json(found)
+        return
+    from rich.console import Console
+
+    console = Console()
+    for table in tables(found):
+        console.print(table)
+    console.print(verdict(found))
+
+
+def tables(found: Findings) -> list[Table]:
+    """The arms with their gains, and what each spent; within 80 columns."""
+    from rich.table import Table
+
+    from loop.cli.render import bounds
+
+    gains = Table(title=f"experiment {found.name}: gain over generation 0, mean of seeds", title_justify="left")
+    for column in ("arm", "seeds", "gen", "score", "gain", "iterated − this arm"):
+        gains.add_column(column, no_wrap=True)
+    costs = Table(title="what learning cost, mean of seeds, and what the gate said", title_justify="left")
+    for column in ("arm", "generated", "trained", "ratio", "trials", "per point", "gate passed"):
+        costs.add_column(column, justify="left" if column == "arm" else "right", no_wrap=column == "arm")
+    for arm in found.arms:
+        last = arm.points[-1].number
+        for point in arm.points:
+            ends = point.number == last
+            score = "-" if point.score is None else f"{point.score:.1f}"
+            contrast = bounds(found.contrasts.get(arm.arm), signed=True) if arm.arm in found.contrasts else ""
+            gain = bounds(point.gain, signed=True)
+            head = (arm.arm.value, str(len(arm.seeds))) if point is arm.points[0] else ("", "")
+            gains.add_row(*head, str(point.number), score, gain, contrast if ends else "")
+        ratio = "-" if arm.ratio is None else f"{arm.ratio:.3f}"
+        costs.add_row(
+            arm.arm.value,
+            f"{arm.budget.generated_tokens:,}",
+            f"{arm.budget.trained_tokens:,}",
+            ratio,
+            str(arm.budget.trials),
+            "-" if arm.per_point is None else f"{arm.per_point:,.0f}",
+            f"{arm.passed} of {arm.examined}",
+        )
+    return [gains, costs]
+
+
+def verdict(found: Findings) -> str:
+    """Whether gains compound, in a sentence that says no more than was measured."""
+    bounds = found.compounding
+    if bounds is None:
+        return "compounding: not measured (arms iterated and one_shot are both needed)"
+    said = f"{bounds.point:+.1f} [{bounds.low:+.1f}, {bounds.high:+.1f}] points over one_shot"
+    if bounds.low > 0:
+        return f"Gains compound: {said}."
+    if bounds.high < 0:
+        return f"Gains do not compound: {said}, one round did better."
+    return f"Compounding is not shown: {said}; the interval holds zero."
