@@ -161,15 +161,16 @@ class CountingTrainer(Noun):
         adapter = _adapter(job.label, f"depth-{int(parent.blob.split('-')[1]) + 1}", parent.digest)
         curve = Curve(losses=(1.0,), learning_rates=(0.1,), grad_norms=(1.0,))
         rows = tuple(f"{row.episode}/{row.turn}" for row in training_set.rows)
+        tokens = job.profile.tokens or training_set.tokens
         return Trained(
             adapter=adapter,
             curve=curve,
             steps_planned=1,
             steps_done=1,
-            trained_tokens=training_set.tokens,
+            trained_tokens=tokens,
             response_tokens=len(rows),
             rows_trained=rows,
-            budget=Budget(trained_tokens=training_set.tokens),
+            budget=Budget(trained_tokens=tokens),
         )
 
 

@@ -72,7 +72,8 @@ def _card(
 def examine_best(run: Run, tasks: Sequence[Task], tokens: int) -> tuple[Cards, Budget]:
     """The parent's greedy answers against the best of its sampled ones, chosen by the visible checks.
 
-    Samples are drawn until ``tokens`` are generated; the budget says what they came to.
+    Samples are drawn until ``tokens`` are generated; the budget says what they came to. A
+    task for which they did not suffice keeps its greedy answer.
     """
     plan, pair = run.plan, run.parent.pair
     cards = examine_cells(run, tasks, pair)
@@ -82,8 +83,9 @@ def examine_best(run: Run, tasks: Sequence[Task], tokens: int) -> tuple[Cards, B
     chosen = best_by_visible(chain(played), score_shards(run, Stage.EXAMINE, played, Half.VISIBLE))
     best = {"best/chosen": EpisodeShard(episodes=chosen)}
     for half in HALVES:
-        rows = tuple(row.revise(sample=0) for row in score_shards(run, Stage.EXAMINE, best, half))
-        cards[CHILD_CELL, half] = Scorecard(contract=run.loop.contract.digest, pair=pair.digest, half=half, scores=rows)
+        found = {row.task: row.revise(sample=0) for row in score_shards(run, Stage.EXAMINE, best, half)}
+        greedy = cards[PARENT_CELL, half]
+        cards[CHILD_CELL, half] = greedy.revise(scores=tuple(found.get(row.task, row) for row in greedy.scores))
     total = Budget()
     for shard in played.values():
         total = total.plus(generated(shard))

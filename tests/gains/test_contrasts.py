@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loop.core.contract import Half
 from loop.core.episode import Split, Task
 from loop.core.score import CaseScore, Scorecard
-from loop.gains.contrasts import NEW, OLD, TRANSPLANT, Key, contrast, shapley
+from loop.gains.contrasts import NEW, OLD, TRANSPLANT, Key, coalitions, contrast, shapley, whole
 from loop.gains.intervals import interval
 
 SCORES = st.one_of(st.none(), st.floats(0, 100))
@@ -109,3 +109,30 @@ def test_cards_that_do_not_compare_are_refused() -> None:
         contrast({"a": one, "b": _card("b", [1.0, 2.0], start=5)}, {"a": 1.0, "b": -1.0})
     with pytest.raises(ValueError, match="twice"):
         shapley(["L0", "L0"])
+
+
+@given(st.lists(st.tuples(SCORES, SCORES, SCORES, SCORES), min_size=1, max_size=12))
+def test_the_parts_of_an_exam_sum_to_its_total(table: list[tuple[float | None, ...]]) -> None:
+    order = [(OLD, OLD), (NEW, OLD), (OLD, NEW), (NEW, NEW)]
+    cells = {cell: _card(str(cell), [row[at] for row in table]) for at, cell in enumerate(order)}
+    players = ["L1", "harness"]
+    effects = {name: interval(rows, draws=50) for name, rows in whole(cells, TRANSPLANT).items()}
+    made = coalitions(cells, {"tools": "L1"}, players)
+    values = {player: _point(made, weights) for player, weights in shapley(players).items()}
+    if effects["total"] is None:
+        assert set(values.values()) == {None}
+        return
+    total = effects["total"].point
+    parts = [found.point for name, found in effects.items() if name != "total" and found]
+    assert math.fsum(parts) == pytest.approx(total, abs=1e-6)
+    assert math.fsum(value for value in values.values() if value is not None) == pytest.approx(total, abs=1e-6)
+
+
+def test_a_coalition_takes_each_environment_from_the_cell_of_its_specialist() -> None:
+    scores = {(OLD, OLD): 0.0, (NEW, OLD): 10.0, (OLD, NEW): 20.0, (NEW, NEW): 30.0}
+    cells = {cell: _card(str(cell), [points]) for cell, points in scores.items()}
+    made = coalitions(cells, {"tools": "L1"}, ["L1", "L2", "harness"])
+    found = {tuple(sorted(players)): card.scores[0].score for players, card in made.items()}
+    assert found[()] == found[("L2",)] == 0.0  # L2 answers nowhere here
+    assert found[("L1",)] == found[("L1", "L2")] == 10.0
+    assert found[("harness",)] == 20.0 and found[("L1", "harness")] == 30.0

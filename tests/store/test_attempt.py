@@ -57,6 +57,30 @@ def test_a_recorded_step_is_found_as_it_was(attempt: Attempt) -> None:
     assert attempt.find(Stage.EXAMINE, EpisodeShard, "s0") is None
 
 
+def test_an_equal_job_of_another_attempt_is_found_with_its_cost(
+    store: SqlStore, blobs: FsBlobs, root: Generation, attempt: Attempt
+) -> None:
+    attempt.record(Stage.COLLECT, lineage.shard(), Budget(generated_tokens=5, wall_seconds=2), "s0", "the job")
+    assert attempt.elsewhere("the job", EpisodeShard) is None  # its own steps are found by their keys
+    other = store.begin(FAMILY, root, lineage.plan(), fresh=True)
+    found = other.elsewhere("the job", EpisodeShard)
+    assert found is not None
+    assert (found[0].digest, found[1]) == (lineage.shard().digest, Budget(generated_tokens=5, wall_seconds=2))
+    assert other.elsewhere("another job", EpisodeShard) is None
+    assert other.elsewhere("the job", ScoreShard) is None
+
+
+def test_an_equal_job_whose_bytes_are_torn_is_done_again(
+    store: SqlStore, blobs: FsBlobs, root: Generation, attempt: Attempt, tmp_path: Path
+) -> None:
+    attempt.record(Stage.COLLECT, lineage.shard(), Budget(), "s0", "the job")
+    for path in (tmp_path / "blobs").rglob("*"):
+        if path.is_file():
+            path.chmod(0o600)
+            path.write_bytes(b"torn")
+    assert store.begin(FAMILY, root, lineage.plan(), fresh=True).elsewhere("the job", EpisodeShard) is None
+
+
 def test_a_step_asked_for_as_another_kind_is_an_error(attempt: Attempt) -> None:
     attempt.record(Stage.COLLECT, lineage.shard(), Budget(), "s0")
     with pytest.raises(TypeError, match="EpisodeShard, not a ScoreShard"):

@@ -31,6 +31,19 @@ def test_steps_win_over_epochs_and_no_row_is_seen_twice_before_all_are_seen_once
     assert max(seen.values()) - min(seen[index] for index in range(14)) <= 1
 
 
+@settings(max_examples=50, deadline=None)
+@given(count=st.integers(1, 30), batch=st.integers(1, 9), share=st.floats(0.2, 6.0), seed=st.integers(0, 5))
+def test_tokens_win_over_epochs_and_end_at_the_nearest_row(count: int, batch: int, share: float, seed: int) -> None:
+    rows = tiny_rows(count)
+    lengths = [len(row.prompt_ids) + len(row.response_ids) for row in rows]
+    wanted = max(1, round(share * sum(lengths)))
+    plan = plan_batches(rows, PROFILE.revise(batch_rows=batch, epochs=1, steps=None, tokens=wanted), seed)
+    spent = sum(lengths[index] for step in plan for index in step)
+    first = lengths[plan[0][0]]
+    assert abs(spent - wanted) <= max(lengths) / 2 or spent == first > wanted
+    assert all(step for step in plan)
+
+
 def test_another_seed_is_another_order() -> None:
     assert plan_batches(tiny_rows(), PROFILE, 1) != plan_batches(tiny_rows(), PROFILE, 2)
 
