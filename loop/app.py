@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from loop import library, plugins
 from loop.core.base import Base
 from loop.core.contract import Contract
-from loop.core.experiment import Arm, Findings, arm_of
+from loop.core.experiment import Arm, Findings, arm_of, family_of
 from loop.core.generation import Generation
 from loop.core.noun import seed_from
 from loop.core.pair import Adapter, Harness, Pair
@@ -26,6 +26,7 @@ from loop.ports import Blobs, Executor, Progress, Tracker
 from loop.settings import Settings
 
 if TYPE_CHECKING:
+    from loop.gains.power import Detectable
     from loop.store.sql import SqlStore
 
 
@@ -155,6 +156,22 @@ def read_findings(store: SqlStore, name: str) -> Findings | None:
             lineages.setdefault(arm, {})[seed] = store.generations(family)
     lineages = {arm: lineages[arm] for arm in Arm if arm in lineages}
     return findings(name, lineages, lambda digest: store.load(Scorecard, digest))
+
+
+def sight(settings: Settings, store: SqlStore, plan: Plan) -> Detectable | None:
+    """The smallest gain that the plan's exam would find, from the gains of this lineage and of its arms."""
+    from loop.gains.power import detectable
+    from loop.gains.sequential import share
+
+    mine = store.generations(settings.family)
+    arms = (arm_of(settings.family, family) for family in store.families())
+    alike = [found for found in arms if found is not None and found[0] not in (Arm.NULL, Arm.BEST_OF_K)]
+    others = [g for arm, seed in alike for g in store.generations(family_of(settings.family, arm, seed))]
+    exams = [g.exam for g in (*mine, *others) if g.exam is not None and g.exam.contract == plan.contract]
+    gains = [exam.gain for exam in exams if exam.gain is not None]
+    cases = sum(plan.examine.tasks.get(environment.use, 0) for environment in plan.environments)
+    look = 1 + sum(generation.exam is not None for generation in mine)
+    return detectable(gains, cases, share(plan.gate.alpha, look))
 
 
 def prepare_base(settings: Settings) -> Base:

@@ -96,15 +96,17 @@ def show(which: Which, config: Config = None, as_json: Json = False) -> None:
     from loop.settings import load_settings
 
     settings = load_settings(config)
-    generation = find(settings, open_store(settings), which)
+    store = open_store(settings)
+    generation = find(settings, store, which)
     if as_json:
         print_json(generation)
         return
     from rich.console import Console
 
+    from loop.app import read_findings
     from loop.cli.render import print_generation
 
-    print_generation(Console(), generation)
+    print_generation(Console(), generation, read_findings(store, settings.family))
 
 
 def why(

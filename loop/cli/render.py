@@ -7,6 +7,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from loop.core.experiment import Findings
 from loop.core.gate import Interval, Standing
 from loop.core.generation import Exam, Generation
 
@@ -43,8 +44,8 @@ def lineage_table(generations: tuple[Generation, ...], family: str) -> Table:
     return table
 
 
-def print_generation(console: Console, generation: Generation) -> None:
-    """The one screen at the end of a run (GAINS.md, What must be printed)."""
+def print_generation(console: Console, generation: Generation, findings: Findings | None = None) -> None:
+    """The one screen at the end of a run (GAINS.md, What must be printed); ``findings`` of its arms, if any."""
     head = Table.grid(padding=(0, 2))
     head.add_row("generation", Text(f"{generation.number}  {generation.short}", style="bold"))
     head.add_row("parent", (generation.parent or "-")[:12])
@@ -58,11 +59,37 @@ def print_generation(console: Console, generation: Generation) -> None:
     head.add_row("gain", f"{bounds(exam.gain, signed=True)}  (95 % interval, paired and clustered)")
     if exam.goodhart is not None:
         head.add_row("Goodhart gap", f"{bounds(exam.goodhart, signed=True)}  (visible less sealed gain)")
-    head.add_row("compounding", "not measured: arm one_shot absent")
+    head.add_row("compounding", compounding(findings))
+    head.add_row("false promotions", false_promotions(findings))
     parts: list[Table | Text] = [head, _environments(exam), _axioms(exam)]
+    parts += [_transplant(exam)] if exam.transplant else []
     parts += [Text(f"alarm: {alarm}", style="red") for alarm in exam.alarms]
     parts += [_rules(generation), _budget(generation)]
     console.print(Panel(Group(*parts), title="macaron-loop", width=80))
+
+
+def compounding(findings: Findings | None) -> str:
+    """The iterated arm's last score less the one-shot arm's, or why it is not known."""
+    if findings is None or findings.compounding is None:
+        return "not measured: arm one_shot absent"
+    return f"{bounds(findings.compounding, signed=True)}  (iterated less one_shot)"
+
+
+def false_promotions(findings: Findings | None) -> str:
+    """How often the gate let a control pass, or that no control was grown."""
+    found = findings.false_promotions if findings else None
+    return f"{found[0]} of {found[1]} null and sham successors" if found else "not measured: arms null and sham absent"
+
+
+def _transplant(exam: Exam) -> Table:
+    table = Table(title="2 x 2 transplant: what the gain is made of", title_justify="left", width=74)
+    for name in ("part", "effect"):
+        table.add_column(name)
+    for part, effect in exam.transplant.items():
+        table.add_row(part, bounds(effect, signed=True))
+    for part, effect in exam.shapley.items():
+        table.add_row(f"Shapley {part}", bounds(effect, signed=True), style="dim")
+    return table
 
 
 def _environments(exam: Exam) -> Table:

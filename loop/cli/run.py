@@ -23,6 +23,9 @@ def run(
     fresh: Annotated[bool, typer.Option("--fresh", help="Start another trial instead of resuming.")] = False,
     until: Annotated[int | None, typer.Option("--until", min=1, help="Go on until this generation exists.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Promote whatever the gate says; recorded for ever.")] = False,
+    underpowered: Annotated[
+        bool, typer.Option("--underpowered", help="Grow although the exam cannot see the effect asked for.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Grow generation N+1 from N: collect, score, curate, train, examine, decide, register.
@@ -43,9 +46,28 @@ def run(
     if dry_run:
         _show_plan(settings, store, plan, generation, as_json)
         return
+    if not underpowered:
+        _refuse_underpowered(settings, store, plan)
     done = None if fresh else _finished(settings, store, plan, generation, last)
     grown = done if done is not None else _grow(settings, store, contract, plan, (generation, last), (fresh, force))
-    _report(grown, done is not None, as_json)
+    _report(settings, store, grown, done is not None, as_json)
+
+
+def _refuse_underpowered(settings: Settings, store: SqlStore, plan: Plan) -> None:
+    """UserError when the exam could not find the effect that the settings ask for."""
+    from loop.app import sight
+    from loop.core.errors import UserError
+
+    wanted = plan.gate.effect
+    seen = sight(settings, store, plan) if wanted is not None else None
+    if wanted is None or seen is None or seen.effect <= wanted:
+        return
+    needed = round(seen.cases * (seen.effect / wanted) ** 2)
+    raise UserError(
+        f"the exam of {seen.cases} cases sees gains from {seen.effect:.1f} points on ({seen.power:.0%} power, from "
+        f"{seen.exams} earlier gains), and sizes.gate.effect asks for {wanted:g}: examine about {needed} cases, "
+        "or run with --underpowered"
+    )
 
 
 def _finished(settings: Settings, store: SqlStore, plan: Plan, first: int, last: int) -> list[Generation] | None:
@@ -93,18 +115,20 @@ def _grow(
         return grow(loop, first, last, plan, fresh=fresh, forced=force)
 
 
-def _report(grown: list[Generation], reused: bool, as_json: bool) -> None:
+def _report(settings: Settings, store: SqlStore, grown: list[Generation], reused: bool, as_json: bool) -> None:
     if as_json:
         print_json({"generations": grown, "reused": reused})
         return
     from rich.console import Console
 
+    from loop.app import read_findings
     from loop.cli.render import print_generation
     from loop.core.gate import Standing
 
     console = Console()
+    findings = read_findings(store, settings.family)
     for generation in grown:
-        print_generation(console, generation)
+        print_generation(console, generation, findings)
     newest = grown[-1]
     if reused:
         console.print(f"Generation {newest.number} was grown before under this plan: nothing to do.")
@@ -116,9 +140,12 @@ def _report(grown: list[Generation], reused: bool, as_json: bool) -> None:
 
 
 def _show_plan(settings: Settings, store: SqlStore, plan: Plan, first: int, as_json: bool) -> None:
+    from loop.app import sight
+
     steps = store.plan_steps(settings.family, first, plan)
+    seen = sight(settings, store, plan)
     if as_json:
-        print_json({"plan": plan, "plan_digest": plan.digest, "recorded": steps})
+        print_json({"plan": plan, "plan_digest": plan.digest, "recorded": steps, "detectable": seen})
         return
     from rich.console import Console
 
@@ -130,5 +157,12 @@ def _show_plan(settings: Settings, store: SqlStore, plan: Plan, first: int, as_j
     )
     console.print(f"  collect {dict(sizes.collect.tasks)} tasks x {sizes.collect.samples} samples")
     console.print(f"  examine {dict(sizes.examine.tasks)} holdout tasks, parent and child")
+    if seen is None:
+        console.print("  minimum detectable gain: not known before a successor was examined")
+    else:
+        console.print(
+            f"  minimum detectable gain: {seen.effect:.1f} points ({seen.power:.0%} power at alpha {seen.alpha:.2g}, "
+            f"from {seen.exams} earlier gains)"
+        )
     recorded = ", ".join(f"{stage} {count}" for stage, count in steps.items()) or "nothing yet"
     console.print(f"  recorded: {recorded}")

@@ -106,6 +106,14 @@ class Findings(Noun):
     by_seed: dict[str, dict[str, float]] = {}
 
     @property
+    def false_promotions(self) -> tuple[int, int] | None:
+        """Control successors that the gate let pass, of those examined; None without control arms."""
+        controls = [result for result in self.arms if result.arm in CONTROLS]
+        if not controls:
+            return None
+        return sum(result.passed for result in controls), sum(result.examined for result in controls)
+
+    @property
     def compounding(self) -> Interval | None:
         """The contrast with the one-shot arm, or None when it is absent."""
         return self.contrasts.get(Arm.ONE_SHOT)

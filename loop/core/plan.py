@@ -81,7 +81,8 @@ class GatePlan(Noun):
     """The gate: the confidence level, the margins in points, the bootstrap's draws.
 
     ``alpha`` is the chance of a single false promotion over a lineage's whole life, which
-    its looks at the holdout share; ``flips`` are the draws of each look's test.
+    its looks at the holdout share; ``flips`` are the draws of each look's test. ``effect`` is
+    the gain that the exam must be able to see; a plan that cannot is refused.
     """
 
     alpha: float = Field(default=0.05, gt=0, lt=1)
@@ -89,6 +90,7 @@ class GatePlan(Noun):
     level: float = 0.95
     margin: float = 2.0
     draws: int = 2000
+    effect: float | None = Field(default=None, gt=0)
 
 
 class Plan(Noun):
