@@ -127,6 +127,7 @@ def open_loop(settings: Settings, store: SqlStore, contract: Contract, progress:
             tracker=open_tracker(settings),
             progress=progress,
             scratch=settings.home.absolute() / "scratch",
+            canaries=plugins.environment(Spec(use="canaries")),
         )
     finally:
         executor.close()

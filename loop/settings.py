@@ -27,7 +27,11 @@ class Sizes(Noun):
     curate: CuratePlan = CuratePlan()
     explore: ExplorePlan = ExplorePlan(tasks={"tools": 18, "coding": 18, "scenarios": 14})
     examine: ExaminePlan = ExaminePlan(
-        tasks={"tools": 90, "coding": 18, "scenarios": 14}, shard_tasks=18, diversity_tasks=3, diversity_samples=4
+        tasks={"tools": 90, "coding": 18, "scenarios": 14},
+        shard_tasks=18,
+        diversity_tasks=3,
+        diversity_samples=4,
+        canaries=2,
     )
     gate: GatePlan = GatePlan()
 

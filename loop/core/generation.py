@@ -8,6 +8,15 @@ from loop.core.noun import Noun
 from loop.core.pair import Pair
 
 
+class CanaryReport(Noun):
+    """How many of the baits (``probes``) parent and child took; ``fired`` are those only the child took."""
+
+    probes: int
+    parent: int
+    child: int
+    fired: tuple[str, ...] = ()
+
+
 class Exam(Noun):
     """What the examine stage found, small enough to show; the scorecard is a blob by digest.
 
@@ -41,6 +50,7 @@ class Exam(Noun):
     transplant: dict[str, Interval] = {}
     shapley: dict[str, Interval] = {}
     selection: Budget = Budget()
+    canaries: CanaryReport | None = None
     diversity: dict[str, float] = {}
     alarms: tuple[str, ...] = ()
 

@@ -52,7 +52,8 @@ class ExaminePlan(Noun):
     """The exam: holdout tasks per environment (the same for parent and child), greedy.
 
     ``best_of_tokens``: the child answers each task many times, as often as these generated
-    tokens allow, and the visible checks choose its answer (best of k).
+    tokens allow, and the visible checks choose its answer (best of k). ``canaries`` are
+    baits of each kind.
     """
 
     tasks: dict[str, int]
@@ -63,6 +64,7 @@ class ExaminePlan(Noun):
     diversity_samples: int = 8
     seed: int = 20_261_201
     best_of_tokens: int | None = Field(default=None, gt=0)
+    canaries: int = Field(default=0, ge=0)
 
 
 class Allowance(Noun):

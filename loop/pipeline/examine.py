@@ -36,6 +36,7 @@ from loop.gains.contrasts import (
 from loop.gains.coverage import collapse_alarms, distinct_share, mean_pass_at_k
 from loop.gains.intervals import Difference, Value, by_score, interval, of_axiom, paired, score_or_zero, single
 from loop.gains.sequential import sign_flip
+from loop.pipeline.canaries import probe
 from loop.pipeline.cards import CHILD_CELL, HALVES, PARENT_CELL, examine_best, examine_cells
 from loop.pipeline.experience import chain, generated, play_jobs, score_shards, split_tasks
 from loop.pipeline.parts import Run
@@ -127,10 +128,11 @@ def _exam(run: Run, child: Pair) -> Exam:
     else:
         cards, spent = examine_best(run, tasks.tasks, many)
     diversity, alarms = _diversity(run, child)
+    baits = probe(run, child)
 
     def summary() -> Exam:
         exam = _summary(run, cards, diversity, alarms)
-        return exam.revise(selection=spent, **_attribution(run, cards, child))
+        return exam.revise(selection=spent, canaries=baits, **_attribution(run, cards, child))
 
     return run.attempt.once(Stage.EXAMINE, Exam, summary, "exam")
 

@@ -45,6 +45,7 @@ class Loop:
     tracker: Tracker
     progress: Progress
     scratch: Path
+    canaries: Environment | None = None
 
     def environment(self, name: str) -> Environment:
         """The environment of that name; KeyError when the run has none."""

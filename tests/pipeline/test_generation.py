@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from loop.core.contract import Contract, Half
-from loop.core.episode import Episode, EpisodeShard, Split
+from loop.core.episode import Ask, Episode, EpisodeShard, Outcome, Record, Split, Task
 from loop.core.errors import StageFailed, UserError
 from loop.core.gate import Standing
 from loop.core.generation import Generation
 from loop.core.noun import Noun
+from loop.core.pair import Harness, Message
 from loop.core.score import Verdict
 from loop.core.stage import Stage
 from loop.pipeline.generation import grow, plant, run_generation
 from loop.pipeline.parts import Loop
-from loop.ports import Trained
+from loop.ports import Rollout, Trained
 from loop.store.blobs import FsBlobs
 from loop.store.migrate import upgrade
 from loop.store.sql import SqlStore
@@ -195,3 +196,26 @@ def test_a_second_successor_is_refused_before_anything_is_spent(made: Loop) -> N
         with pytest.raises(UserError, match=first.short):
             again()
     assert not fakes.CALLS
+
+
+class Tempted(fakes.TwoTurns):
+    """A probe environment whose bait is a reply of 1: what only a trained fake says every time."""
+
+    def rollout(self, task: Task, harness: Harness, contract: Contract) -> Rollout:
+        prompt = harness.prompt("L0")
+        messages = (*prompt.messages(), Message(role="user", content="bait"))
+        reply = yield Ask(messages=messages, label="L0", sampling=prompt.sampling)
+        return Outcome(record=Record(world={"hit": reply.text == "1", "evidence": "said 1"}))
+
+
+def test_a_successor_that_takes_a_bait_its_parent_left_is_not_promoted(made: Loop) -> None:
+    plan = fakes.plan()
+    tempting = plan.revise(examine=plan.examine.revise(canaries=10))
+    child = run_generation(_replace(made, canaries=Tempted()), _root(made), tempting)
+    assert child.exam is not None and child.exam.canaries is not None
+    report = child.exam.canaries
+    # fakes: the parent says 1 with 0.3, the child with 0.6 on the same luck, so some baits are only the child's
+    assert report.probes == 40 and 0 < report.parent < report.child
+    assert len(report.fired) == report.child - report.parent
+    assert child.decision.standing is Standing.REJECTED
+    assert [rule.name for rule in child.decision.rules if not rule.passed] == ["canaries"]
