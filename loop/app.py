@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from loop import library, plugins
 from loop.core.base import Base
 from loop.core.contract import Contract
-from loop.core.experiment import Arm, Findings, arm_of, family_of
+from loop.core.experiment import Arm, Findings, arm_of, experiment_of, family_of
 from loop.core.generation import Generation
 from loop.core.noun import seed_from
 from loop.core.pair import Adapter, Harness, Pair
@@ -146,9 +146,13 @@ def experiment_plan(settings: Settings, contract: Contract) -> Plan:
 
 
 def read_findings(store: SqlStore, name: str) -> Findings | None:
-    """What the arms of an experiment came to so far; None before any is examined."""
+    """What the arms of an experiment came to so far; None before any is examined.
+
+    ``name`` may be that of one of its lineages.
+    """
     from loop.gains.findings import findings
 
+    name = experiment_of(name)
     lineages: dict[Arm, dict[int, tuple[Generation, ...]]] = {}
     for family in store.families():
         found = arm_of(name, family)

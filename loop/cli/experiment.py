@@ -114,6 +114,8 @@ def _show(store: SqlStore, name: str, as_json: bool) -> None:
         return
     from rich.console import Console
 
+    from loop.report.page import verdict
+
     console = Console()
     for table in tables(found):
         console.print(table)
@@ -152,16 +154,3 @@ def tables(found: Findings) -> list[Table]:
             f"{arm.passed} of {arm.examined}",
         )
     return [gains, costs]
-
-
-def verdict(found: Findings) -> str:
-    """Whether gains compound, in a sentence that says no more than was measured."""
-    bounds = found.compounding
-    if bounds is None:
-        return "compounding: not measured (arms iterated and one_shot are both needed)"
-    said = f"{bounds.point:+.1f} [{bounds.low:+.1f}, {bounds.high:+.1f}] points over one_shot"
-    if bounds.low > 0:
-        return f"Gains compound: {said}."
-    if bounds.high < 0:
-        return f"Gains do not compound: {said}, one round did better."
-    return f"Compounding is not shown: {said}; the interval holds zero."

@@ -16,13 +16,14 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write one self-contained HTML page: scores, gains, decisions and what they rest on."""
-    from loop.app import open_store
+    from loop.app import open_store, read_findings
     from loop.core.errors import UserError
     from loop.report.page import page
     from loop.settings import load_settings
 
     settings = load_settings(config)
-    text = page(open_store(settings), settings.family)
+    store = open_store(settings)
+    text = page(store, settings.family, read_findings(store, settings.family))
     target = out or settings.home / "report.html"
     try:
         target.write_text(text, encoding="utf-8")

@@ -55,6 +55,12 @@ def arm_of(name: str, family: str) -> tuple[Arm, int] | None:
     return (Arm(found[1]), int(found[2])) if found else None
 
 
+def experiment_of(family: str) -> str:
+    """The experiment that a lineage belongs to; its own name where it is no arm's."""
+    found = re.fullmatch(rf"(.+)\.({'|'.join(Arm)})\.s\d+", family)
+    return found[1] if found else family
+
+
 class Point(Noun):
     """One generation of one arm: its mean score over the seeds and its gain over generation 0."""
 

@@ -25,7 +25,8 @@ class Exam(Noun):
     cluster); ``goodhart`` is the gain on the visible checks less that on the sealed ones.
     ``transplant`` has the effects of adapters, harness and both together, ``shapley`` each
     specialist's and the harness's share; both sum to their ``total``. ``selection`` is what
-    choosing among a child's answers cost (best of k).
+    choosing among a child's answers cost (best of k). ``matrix`` is the mean of each axiom by
+    scenario, ``interference`` each environment's score with each specialist's adapter, 0..100.
     """
 
     contract: str
@@ -46,6 +47,8 @@ class Exam(Noun):
     environment_gains: dict[str, Interval] = {}
     axiom_gains: dict[str, Interval] = {}
     goodhart: Interval | None = None
+    matrix: dict[str, dict[str, float]] = {}
+    interference: dict[str, dict[str, float]] = {}
     group_gains: dict[str, Interval] = {}
     transplant: dict[str, Interval] = {}
     shapley: dict[str, Interval] = {}

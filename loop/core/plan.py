@@ -53,7 +53,8 @@ class ExaminePlan(Noun):
 
     ``best_of_tokens``: the child answers each task many times, as often as these generated
     tokens allow, and the visible checks choose its answer (best of k). ``canaries`` are
-    baits of each kind.
+    baits of each kind, ``interference`` the tasks of each environment that every
+    specialist's adapter answers in turn.
     """
 
     tasks: dict[str, int]
@@ -65,6 +66,7 @@ class ExaminePlan(Noun):
     seed: int = 20_261_201
     best_of_tokens: int | None = Field(default=None, gt=0)
     canaries: int = Field(default=0, ge=0)
+    interference: int = Field(default=0, ge=0)
 
 
 class Allowance(Noun):

@@ -134,6 +134,17 @@ class Scorecard(Noun):
                 groups[axiom].append(100.0 * value)
         return {axiom: sum(values) / len(values) for axiom, values in sorted(groups.items())}
 
+    def matrix(self) -> dict[str, dict[str, float]]:
+        """Mean of each axiom, 0..100, by scenario (or skill environment)."""
+        groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for score in self.scores:
+            for axiom, value in score.axioms.items():
+                groups[score.task.group][axiom].append(100.0 * value)
+        return {
+            group: {axiom: sum(values) / len(values) for axiom, values in sorted(axioms.items())}
+            for group, axioms in sorted(groups.items())
+        }
+
     def pass_rate(self, environment: str, level: int | None = None) -> float | None:
         """Share of decided cases in which every criterion holds."""
         rows = [s for s in self._of(environment) if level in (None, s.task.level) and s.passed is not None]

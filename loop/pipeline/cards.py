@@ -106,3 +106,36 @@ def best_by_visible(episodes: Sequence[Episode], scores: Sequence[CaseScore]) ->
 def _worth(points: Mapping[str, float | None], episode: Episode) -> float:
     found = points.get(episode.digest)
     return -1.0 if found is None else found
+
+
+def interference(run: Run, tasks: Sequence[Task], child: Pair) -> dict[str, dict[str, float]]:
+    """Each environment's sealed score when every specialist's adapter answers in turn, by environment and label."""
+    count = run.plan.examine.interference
+    labels = [adapter.label for adapter in child.adapters if _answers(run, adapter.label)]
+    if count == 0 or len(labels) < 2:
+        return {}
+    pairs = {label: only(child, label) for label in labels}
+    shards = [shard[:count] for shard in split_tasks(tasks, len(tasks))]
+    jobs = play_jobs(run, shards, tuple(pairs.values()), 1, 0.0, "interference")
+    played = each(run, Stage.EXAMINE, EpisodeShard, jobs, play, generated)
+    scores = score_shards(run, Stage.EXAMINE, played, Half.SEALED)
+    found: dict[str, dict[str, float]] = {}
+    for label, pair in pairs.items():
+        card = _card(run, pair, Half.SEALED, chain(played), scores, range(1))
+        for name in card.environments():
+            mean = card.mean(name)
+            if mean is not None:
+                found.setdefault(name, {})[label] = mean
+    return found
+
+
+def _answers(run: Run, label: str) -> bool:
+    return any(environment.label == label for environment in run.loop.environments)
+
+
+def only(pair: Pair, label: str) -> Pair:
+    """The pair in which one specialist's adapter answers for every label."""
+    chosen = pair.adapter(label)
+    if chosen is None:
+        raise KeyError(label)
+    return pair.revise(adapters=tuple(chosen.revise(label=adapter.label) for adapter in pair.adapters))

@@ -37,7 +37,7 @@ from loop.gains.coverage import collapse_alarms, distinct_share, mean_pass_at_k
 from loop.gains.intervals import Difference, Value, by_score, interval, of_axiom, paired, score_or_zero, single
 from loop.gains.sequential import sign_flip
 from loop.pipeline.canaries import probe
-from loop.pipeline.cards import CHILD_CELL, HALVES, PARENT_CELL, examine_best, examine_cells
+from loop.pipeline.cards import CHILD_CELL, HALVES, PARENT_CELL, examine_best, examine_cells, interference
 from loop.pipeline.experience import chain, generated, play_jobs, score_shards, split_tasks
 from loop.pipeline.parts import Run
 from loop.pipeline.rollouts import play
@@ -129,10 +129,11 @@ def _exam(run: Run, child: Pair) -> Exam:
         cards, spent = examine_best(run, tasks.tasks, many)
     diversity, alarms = _diversity(run, child)
     baits = probe(run, child)
+    crossed = interference(run, tasks.tasks, child)
 
     def summary() -> Exam:
         exam = _summary(run, cards, diversity, alarms)
-        return exam.revise(selection=spent, canaries=baits, **_attribution(run, cards, child))
+        return exam.revise(selection=spent, canaries=baits, interference=crossed, **_attribution(run, cards, child))
 
     return run.attempt.once(Stage.EXAMINE, Exam, summary, "exam")
 
@@ -204,6 +205,7 @@ def _summary(
         cases=len(after.scores),
         axioms=after.axiom_means(),
         groups=group_means(after),
+        matrix=after.matrix(),
         environments={name: mean for name in names if (mean := after.mean(name)) is not None},
         pass_rates=level_rates(before, "parent") | level_rates(after, "child"),
         score_interval=_bounds(run, single(after)),

@@ -53,7 +53,7 @@ def chart(title: str, marks: Sequence[Mark], *, signed: bool = False) -> Chart |
     high = max(mark.interval.high for mark in marks)
     if signed:
         low, high = min(low, 0.0), max(high, 0.0)
-    ticks = _ticks(low, high)
+    ticks = round_ticks(low, high)
     bottom, top = ticks[0], ticks[-1]
     first, last = min(mark.at for mark in marks), max(mark.at for mark in marks)
 
@@ -89,7 +89,7 @@ def chart(title: str, marks: Sequence[Mark], *, signed: bool = False) -> Chart |
     )
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def round_ticks(low: float, high: float) -> list[float]:
     """About five round numbers that enclose the range."""
     span = max(high - low, 1e-9)
     raw = span / (TICKS - 1)

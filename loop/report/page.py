@@ -9,8 +9,10 @@ from typing import Any, Protocol
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from loop import __version__
+from loop.core.experiment import Findings
 from loop.core.gate import Interval, Standing
 from loop.core.generation import Exam, Generation
+from loop.report.bars import Bars, bars
 from loop.report.chart import Mark, chart
 from loop.store.views import OpeningView, PolicyMoveView, StatusView, WhyView
 
@@ -41,18 +43,26 @@ class Lineage(Protocol):
         ...
 
 
-def page(store: Lineage, family: str) -> str:
-    """One HTML document without scripts or links to elsewhere; equal stores give equal pages."""
+def page(store: Lineage, family: str, findings: Findings | None = None) -> str:
+    """One HTML document without scripts or links to elsewhere; equal stores give equal pages.
+
+    ``findings`` are those of the lineage's experiment, where there is one.
+    """
     generations = store.generations(family)
     template = _environment().get_template("page.html.j2")
     return template.render(
         family=family,
         version=__version__,
         status=store.status(family),
-        summary=summary(generations),
+        summary=summary(generations, findings),
         generations=generations,
         known={generation.digest: generation for generation in generations},
         charts=[found for found in (_scores(generations), _gains(generations)) if found is not None],
+        findings=findings,
+        verdict=verdict(findings) if findings else "",
+        arm_plots=_arm_plots(findings),
+        parts={g.digest: _parts(g.exam) for g in generations if g.exam is not None},
+        labels=lambda matrix: sorted({label for row in matrix.values() for label in row}),
         whys={g.digest: store.why(g) for g in generations if g.exam is not None},
         openings=store.openings(family),
         moves=store.policy_history(family),
@@ -61,9 +71,12 @@ def page(store: Lineage, family: str) -> str:
     )
 
 
-def summary(generations: Sequence[Generation]) -> str:
+def summary(generations: Sequence[Generation], findings: Findings | None = None) -> str:
     """The lineage in a sentence or two, without more than was measured."""
     examined = [generation for generation in generations if generation.exam is not None]
+    if not examined and findings is not None:
+        seeds = len({seed for arm in findings.arms for seed in arm.seeds})
+        return f"An experiment of {len(findings.arms)} arms under {seeds} seeds; each is a lineage of its own."
     if not examined:
         return "No generation has been grown yet, so there is nothing to compare."
     promoted = [g for g in examined if g.decision.standing is Standing.PROMOTED]
@@ -77,6 +90,35 @@ def summary(generations: Sequence[Generation]) -> str:
         f"{counted} The newest, generation {newest.number}, was {newest.decision.standing.value}"
         f"{f' with a gain of {bounds(gain, signed=True)} points' if gain else ''}.{override}"
     )
+
+
+def verdict(found: Findings) -> str:
+    """Whether gains compound, in a sentence that says no more than was measured."""
+    gap = found.compounding
+    if gap is None:
+        return "Compounding was not measured: the arms iterated and one_shot are both needed."
+    said = f"{bounds(gap, signed=True)} points over one_shot"
+    if gap.low > 0:
+        return f"Gains compound: {said}."
+    if gap.high < 0:
+        return f"Gains do not compound: {said}; one round did better."
+    return f"Compounding is not shown: {said}; the interval holds zero."
+
+
+def _arm_plots(found: Findings | None) -> list[Bars]:
+    if found is None:
+        return []
+    last = {arm.arm.value: arm.points[-1].gain for arm in found.arms}
+    plots = (
+        bars("Gain over generation 0 after the last generation, by arm", {k: v for k, v in last.items() if v}),
+        bars("The iterated arm less each other arm", found.contrasts),
+    )
+    return [plot for plot in plots if plot is not None]
+
+
+def _parts(exam: Exam) -> list[Bars]:
+    plots = (bars("Transplant", exam.transplant), bars("Shapley values", exam.shapley))
+    return [plot for plot in plots if plot is not None]
 
 
 def levels(exam: Exam, environment: str) -> list[tuple[str, float | None, float | None]]:
