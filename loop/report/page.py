@@ -85,7 +85,7 @@ def summary(generations: Sequence[Generation], findings: Findings | None = None)
     rejected = len(examined) - len(promoted)
     counted = f"{len(examined)} grown, {len(promoted)} promoted, {rejected} rejected."
     forced = sum(g.decision.forced for g in examined)
-    override = f" {forced} stand only because a person forced it." if forced else ""
+    override = f" {forced} stand although the gate refused them (forced)." if forced else ""
     return (
         f"{counted} The newest, generation {newest.number}, was {newest.decision.standing.value}"
         f"{f' with a gain of {bounds(gain, signed=True)} points' if gain else ''}.{override}"
