@@ -15,6 +15,7 @@ from loop.cli import (
     database,
     doctor,
     experiment,
+    figures,
     harness,
     holdout,
     lineage,
@@ -42,6 +43,7 @@ app.command("show")(lineage.show)
 app.command("why")(lineage.why)
 app.command("report")(report.report)
 app.command("rollback")(policy.rollback)
+app.add_typer(figures.app, name="figures")
 app.add_typer(holdout.app, name="holdout")
 app.add_typer(contract.app, name="contract")
 app.add_typer(harness.app, name="harness")

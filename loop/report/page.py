@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from loop import __version__
 from loop.core.experiment import Findings
+from loop.core.figures import Figure, Figures
 from loop.core.gate import Interval, Standing
 from loop.core.generation import Exam, Generation
 from loop.report.bars import Bars, bars
@@ -38,6 +39,10 @@ class Lineage(Protocol):
         """Openings of the holdout."""
         ...
 
+    def figures(self) -> tuple[Figures, ...]:
+        """Imported figures of other systems."""
+        ...
+
     def policy_history(self, family: str) -> tuple[PolicyMoveView, ...]:
         """Moves of the policy records."""
         ...
@@ -64,6 +69,7 @@ def page(store: Lineage, family: str, findings: Findings | None = None) -> str:
         parts={g.digest: _parts(g.exam) for g in generations if g.exam is not None},
         labels=lambda matrix: sorted({label for row in matrix.values() for label in row}),
         whys={g.digest: store.why(g) for g in generations if g.exam is not None},
+        published=by_protocol(store.figures()),
         openings=store.openings(family),
         moves=store.policy_history(family),
         levels=levels,
@@ -90,6 +96,13 @@ def summary(generations: Sequence[Generation], findings: Findings | None = None)
         f"{counted} The newest, generation {newest.number}, was {newest.decision.standing.value}"
         f"{f' with a gain of {bounds(gain, signed=True)} points' if gain else ''}.{override}"
     )
+
+
+def by_protocol(sources: Sequence[Figures]) -> dict[str, list[tuple[str, Figure]]]:
+    """Imported figures with their sources, by protocol: nothing is compared across protocols."""
+    rows = [(source.source, figure) for source in sources for figure in source.figures]
+    protocols = sorted({figure.protocol for _, figure in rows})
+    return {protocol: [row for row in rows if row[1].protocol == protocol] for protocol in protocols}
 
 
 def verdict(found: Findings) -> str:

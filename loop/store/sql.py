@@ -15,6 +15,7 @@ from sqlmodel import Session, col, func, select
 
 from loop.core.budget import Budget
 from loop.core.errors import UserError
+from loop.core.figures import Figures
 from loop.core.gate import Standing
 from loop.core.generation import Generation
 from loop.core.noun import Noun, digest_of
@@ -33,6 +34,7 @@ from loop.store.tables import (
     GenerationRow,
     HoldoutOpeningRow,
     NoiseFloorRow,
+    NounRow,
     StepRow,
     TrainingSetRow,
 )
@@ -235,6 +237,13 @@ class SqlStore:
             keys = session.exec(steps.order_by(StepRow.key)).all()
         found = (attempt.find(Stage.TRAIN, Trained, key) for key in keys)
         return tuple(trained for trained in found if trained is not None), attempt.budget()
+
+    def figures(self) -> tuple[Figures, ...]:
+        """Imported figures of other systems: of each source the newest import."""
+        with reading(self.url) as session:
+            digests = session.exec(select(NounRow.digest).where(NounRow.kind == Figures.__name__)).all()
+        found = sorted((self.load(Figures, digest) for digest in digests), key=lambda each: each.imported)
+        return tuple({each.name: each for each in found}.values())
 
     def table_counts(self) -> dict[str, int]:
         """Rows of every table, by table name."""

@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, sync_playwright
 
 from loop.app import open_store
+from loop.cli.figures import read
 from loop.core.budget import Budget
 from loop.core.experiment import Arm, ArmResult, Findings, Point
 from loop.core.gate import Interval, Standing
@@ -21,6 +22,7 @@ from tests.store import lineage
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 GAIN = Interval(point=3.0, low=-1.0, high=6.0, n=40, clusters=8)
+FIGURES = Path(__file__).parents[2] / "examples" / "figures" / "macaron-v1.toml"
 LARGEST_BYTES = 3_000_000
 
 
@@ -73,6 +75,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of twenty generations and the arms beside them."""
     folder = tmp_path_factory.mktemp("report")
     store = open_store(Settings(home=folder))
+    store.save(read(FIGURES))
     at = lineage.root()
     store.register(at, None)
     for number in range(20):
