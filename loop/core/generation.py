@@ -27,6 +27,8 @@ class Exam(Noun):
     specialist's and the harness's share; both sum to their ``total``. ``selection`` is what
     choosing among a child's answers cost (best of k). ``matrix`` is the mean of each axiom by
     scenario, ``interference`` each environment's score with each specialist's adapter, 0..100.
+    ``panel`` counts how often the holdout was drawn again, ``anchor`` is the score on the cases
+    that are in every panel.
     """
 
     contract: str
@@ -52,6 +54,8 @@ class Exam(Noun):
     group_gains: dict[str, Interval] = {}
     transplant: dict[str, Interval] = {}
     shapley: dict[str, Interval] = {}
+    panel: int = 0
+    anchor: Interval | None = None
     selection: Budget = Budget()
     canaries: CanaryReport | None = None
     diversity: dict[str, float] = {}

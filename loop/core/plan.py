@@ -54,7 +54,8 @@ class ExaminePlan(Noun):
     ``best_of_tokens``: the child answers each task many times, as often as these generated
     tokens allow, and the visible checks choose its answer (best of k). ``canaries`` are
     baits of each kind, ``interference`` the tasks of each environment that every
-    specialist's adapter answers in turn.
+    specialist's adapter answers in turn. After ``looks`` exams of a lineage the holdout is
+    drawn again from fresh seeds, but for the ``anchor`` share of it, which stays.
     """
 
     tasks: dict[str, int]
@@ -64,6 +65,8 @@ class ExaminePlan(Noun):
     diversity_tasks: int = 8
     diversity_samples: int = 8
     seed: int = 20_261_201
+    looks: int = Field(default=20, gt=0)
+    anchor: float = Field(default=0.25, ge=0, le=1)
     best_of_tokens: int | None = Field(default=None, gt=0)
     canaries: int = Field(default=0, ge=0)
     interference: int = Field(default=0, ge=0)

@@ -11,7 +11,7 @@ from loop.core.episode import Split
 from loop.core.noun import Noun, seed_from
 from loop.core.plan import CuratePlan
 from loop.core.training_set import Fingerprints, Row, TrainingSet
-from loop.curators.decontaminate import fingerprint, overlap
+from loop.curators.decontaminate import fingerprint, overlap, repeats
 from loop.curators.duplicates import near_duplicates
 from loop.curators.wording import normalised
 from loop.ports import Embedder
@@ -34,9 +34,11 @@ class Best(Noun):
 
         Fresh rows come first, in the order of ``candidates``, then replay rows in theirs;
         rows are kept as they are, so that each still names its episode and generation.
-        Equal inputs give an equal set. Raises ValueError for a row of the holdout split.
+        Equal inputs give an equal set. Raises ValueError for a row of the holdout split, and for
+        one that repeats a sealed case whole: it was planted, and what else was is not known.
         """
         _refuse_holdout(label, (*candidates, *replay))
+        _refuse_planted(label, (*candidates, *replay), fingerprints)
         dropped: Counter[str] = Counter()
         fresh = _best_of_task(candidates, plan.per_task, dropped)
         fresh = _without(fresh, overlap(fresh, fingerprints, embedder, plan.holdout_similarity), "holdout", dropped)
@@ -64,6 +66,15 @@ def _refuse_holdout(label: str, rows: Sequence[Row]) -> None:
     leaked = [row.episode for row in rows if row.split is Split.HOLDOUT]
     if leaked:
         raise ValueError(f"{len(leaked)} holdout rows among the candidates of {label}, first {leaked[0][:12]}")
+
+
+def _refuse_planted(label: str, rows: Sequence[Row], fingerprints: Fingerprints) -> None:
+    planted = [row.episode for row in rows if repeats(row, fingerprints)]
+    if planted:
+        raise ValueError(
+            f"{len(planted)} rows of {label} repeat a sealed case of the holdout word for word, first from episode "
+            f"{planted[0][:12]}: find out how it got into the train bank before anything is learned"
+        )
 
 
 def _best_of_task(rows: Sequence[Row], cap: int, dropped: Counter[str]) -> list[Row]:

@@ -30,6 +30,15 @@ def copied(row: Row, fingerprints: Fingerprints) -> bool:
     return any(gram_hashes(text, fingerprints.n) & fingerprints.grams for text in (row.request, row.text))
 
 
+def repeats(row: Row, fingerprints: Fingerprints) -> bool:
+    """Whether every n-gram of the row's request is one of the holdout's: a sealed case, word for word.
+
+    Requests of fewer than n words are one gram and may agree by chance; they are only dropped.
+    """
+    grams = gram_hashes(row.request, fingerprints.n)
+    return len(grams) > 1 and grams <= fingerprints.grams
+
+
 def overlap(
     rows: Sequence[Row], fingerprints: Fingerprints, embedder: Embedder | None = None, similarity: float = 1.0
 ) -> tuple[bool, ...]:

@@ -42,7 +42,7 @@ from loop.pipeline.experience import chain, generated, play_jobs, score_shards, 
 from loop.pipeline.parts import Run
 from loop.pipeline.rollouts import play
 from loop.pipeline.steps import each
-from loop.ports import Attestation, Blobs, Engine
+from loop.ports import Attestation, Blobs, Engine, Environment
 
 WHO: Mapping[str, Cell] = {PARENT: PARENT_CELL, CHILD: CHILD_CELL}
 
@@ -69,21 +69,51 @@ class AttestJob:
 
 
 def holdout_tasks(run: Run, why: str) -> tuple[Task, ...]:
-    """Open the sealed bank and note it: the same cases and seeds for every generation."""
-    run.loop.store.open_holdout(run.attempt, run.parent.digest, why)
+    """Open the sealed bank and note it: the same cases and seeds for every generation of a panel.
+
+    A panel is used for the plan's number of looks; the next one keeps the anchor cases and
+    draws the rest from fresh seeds, so that what was looked at often is not trusted for ever.
+    """
+    panel = panel_of(run)
+    run.loop.store.open_holdout(run.attempt, run.parent.digest, f"{why}, panel {panel}")
+    found: list[Task] = []
+    for environment in run.loop.environments:
+        first = _drawn(run, environment, 0)
+        kept = anchored(first, run.plan.examine.anchor) if panel else first
+        known = {task.digest for task in kept}
+        fresh = [task for task in _drawn(run, environment, panel) if task.digest not in known] if panel else []
+        found += [*kept, *fresh[: len(first) - len(kept)]]
+    return tuple(found)
+
+
+def panel_of(run: Run) -> int:
+    """Which drawing of the holdout this attempt meets: it changes when the look budget is used up."""
+    exams = sum(known.exam is not None for known in run.loop.store.generations(run.loop.family))
+    return exams // run.plan.examine.looks
+
+
+def anchored(tasks: Sequence[Task], share: float) -> tuple[Task, ...]:
+    """The cases that stay in every panel: every so many-th, so that all families and levels are among them."""
+    if share == 0:
+        return ()
+    return tuple(task for index, task in enumerate(tasks) if int((index + 1) * share) > int(index * share))
+
+
+def _drawn(run: Run, environment: Environment, panel: int) -> tuple[Task, ...]:
     plan = run.plan.examine
-    return tuple(
-        task
-        for environment in run.loop.environments
-        if plan.tasks.get(environment.name, 0)
-        for task in environment.tasks(
-            run.loop.contract,
-            Split.HOLDOUT,
-            plan.tasks[environment.name],
-            seed_from("holdout", plan.seed, environment.name),
-            tuple(range(1, environment.levels + 1)),
-        )
-    )
+    count = plan.tasks.get(environment.name, 0)
+    if count == 0:
+        return ()
+    key = (plan.seed, environment.name, *([panel] if panel else []))
+    levels = tuple(range(1, environment.levels + 1))
+    return environment.tasks(run.loop.contract, Split.HOLDOUT, count, seed_from("holdout", *key), levels)
+
+
+def _anchor(run: Run, card: Scorecard) -> Interval | None:
+    """The score on the cases of every panel."""
+    kept = {t.digest for e in run.loop.environments for t in anchored(_drawn(run, e, 0), run.plan.examine.anchor)}
+    rows = tuple(score for score in card.scores if score.task.digest in kept)
+    return _bounds(run, single(card.revise(scores=rows)))
 
 
 def fingerprint_holdout(run: Run) -> Fingerprints:
@@ -206,6 +236,8 @@ def _summary(
         axioms=after.axiom_means(),
         groups=group_means(after),
         matrix=after.matrix(),
+        panel=panel_of(run),
+        anchor=_anchor(run, after),
         environments={name: mean for name in names if (mean := after.mean(name)) is not None},
         pass_rates=level_rates(before, "parent") | level_rates(after, "child"),
         score_interval=_bounds(run, single(after)),

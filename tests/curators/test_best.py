@@ -153,3 +153,14 @@ def test_whatever_the_rows_the_set_is_clean_capped_and_repeatable(
     assert len(set(texts)) == len(texts)
     assert max(Counter((r.task, r.turn) for r in chosen.rows).values(), default=0) <= max(per_task, 1)
     assert all(r in fresh or r in old for r in chosen.rows)
+
+
+def test_a_row_that_repeats_a_sealed_case_word_for_word_stops_the_build() -> None:
+    sealed = "look up the stock of the bag and tell me how many are left"
+    prints = fingerprint([sealed], EMBEDDER)
+    clean = row("t1", request="book a table for two at the corner place tonight")
+    planted = row("t2", request=sealed.title())
+    with pytest.raises(ValueError, match="1 rows of L1 repeat a sealed case"):
+        Best().curate("L1", [clean, planted], [], CuratePlan(), prints, EMBEDDER, 1)
+    with pytest.raises(ValueError, match="repeat a sealed case"):
+        Best().curate("L1", [clean], [planted], CuratePlan(), prints, EMBEDDER, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from loop.core.gate import Standing
 from loop.core.generation import Generation
 from loop.core.noun import Noun
 from loop.core.pair import Harness, Message
-from loop.core.score import Verdict
+from loop.core.score import Scorecard, Verdict
 from loop.core.stage import Stage
 from loop.pipeline.generation import grow, plant, run_generation
 from loop.pipeline.parts import Loop
@@ -219,3 +220,42 @@ def test_a_successor_that_takes_a_bait_its_parent_left_is_not_promoted(made: Loo
     assert len(report.fired) == report.child - report.parent
     assert child.decision.standing is Standing.REJECTED
     assert [rule.name for rule in child.decision.rules if not rule.passed] == ["canaries"]
+
+
+def test_the_holdout_is_drawn_again_when_its_looks_are_used_up_and_the_anchor_stays(made: Loop) -> None:
+    plan = fakes.plan()
+    exam = plan.examine.revise(looks=1, anchor=0.25, diversity_tasks=0)
+    _root(made)
+    grown = grow(made, 0, 2, plan.revise(examine=exam), forced=True)
+    assert [g.exam.panel for g in grown if g.exam] == [0, 1]
+    cards = [made.store.load(Scorecard, g.exam.scorecard) for g in grown if g.exam]
+    first, second = ([score.task.digest for score in card.scores] for card in cards)
+    assert len(first) == len(second) == 40
+    kept = set(first) & set(second)
+    assert len(kept) == 10  # a quarter of 40 cases is in every panel
+    assert all(g.exam and g.exam.anchor and g.exam.anchor.n == 10 for g in grown)
+    assert len(set(second)) == 40
+
+
+def test_within_its_looks_the_holdout_stays_the_same(made: Loop) -> None:
+    _root(made)
+    grown = grow(made, 0, 2, fakes.plan(), forced=True)
+    cards = [made.store.load(Scorecard, g.exam.scorecard) for g in grown if g.exam]
+    first, second = ([score.task.digest for score in card.scores] for card in cards)
+    assert first == second
+
+
+def test_only_the_examine_stage_asks_for_holdout_tasks(made: Loop) -> None:
+    asked: list[tuple[Split, str]] = []
+
+    class Watched(fakes.TwoTurns):
+        def tasks(
+            self, contract: Contract, split: Split, count: int, seed: int, levels: Sequence[int]
+        ) -> tuple[Task, ...]:
+            callers = {frame.function for frame in inspect.stack()}
+            asked.append((split, "exam" if {"holdout_tasks", "_anchor"} & callers else "elsewhere"))
+            return super().tasks(contract, split, count, seed, levels)
+
+    run_generation(_replace(made, environments=(Watched(),)), _root(made), fakes.plan())
+    assert {where for split, where in asked if split is Split.HOLDOUT} == {"exam"}
+    assert Split.TRAIN in {split for split, _ in asked}
