@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +23,9 @@ from loop.core.pair import Harness
 CONTRACTS = "contracts"
 HARNESSES = "harnesses"
 LOCK = "LOCK.toml"
+
+_VERSION = re.compile(r"v[1-9][0-9]*(?:-[a-z0-9]+)*")
+_VERSION_LINE = re.compile(r"""(?m)^version\s*=\s*(?:"[^"\n]*"|'[^'\n]*')""")
 
 _LOCK_HEAD = """\
 # Published contract versions: the digest of each folder and of each of its files (SHA-256).
@@ -114,6 +119,39 @@ def publish(root: Path, version: str, problems: Callable[[Contract], Sequence[st
     scratch.write_text(_lock_text(known | {version: lock}), encoding="utf-8")
     scratch.replace(path)
     return lock
+
+
+def draft(root: Path, version: str, source: str) -> Contract:
+    """Copy ``root/contracts/<source>`` to a new version, which stays a draft until it is published.
+
+    It appears whole or not at all. UserError for an ill-formed or a taken name, for a source
+    that is missing or was changed, and where the folder cannot be written (a wheel's data).
+    """
+    if not _VERSION.fullmatch(version):
+        raise UserError(f"{version!r} is no name of a contract version; expected v and a number, like v2 or v2-strict.")
+    load_contract(root, source)
+    folder = root / CONTRACTS / version
+    if folder.exists() or folder.is_symlink() or version in published(root):
+        raise UserError(f"{_named(folder)} is taken already; edit that draft, or choose another name.")
+    try:
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".draft-") as scratch:
+            copy = Path(scratch) / version
+            shutil.copytree(root / CONTRACTS / source, copy, ignore=shutil.ignore_patterns(".*"))
+            _rename_version(copy / "contract.toml", version)
+            copy.rename(folder)
+    except OSError as error:
+        raise UserError(
+            f"{_named(folder)} cannot be written ({error.strerror}): an installed package keeps its contracts as they "
+            "are; make new versions in a source checkout, and install from there."
+        ) from error
+    return load_contract(root, version)
+
+
+def _rename_version(main: Path, version: str) -> None:
+    text, changed = _VERSION_LINE.subn(f'version = "{version}"', main.read_text(encoding="utf-8"))
+    if changed != 1:
+        raise UserError(f"{_named(main)} sets version on {changed} lines, expected one; write it once, as in v1.")
+    main.write_text(text, encoding="utf-8")
 
 
 def load_harness(path: Path) -> Harness:

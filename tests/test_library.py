@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from loop.core.errors import UserError
-from loop.library import contract_versions, default_root, harness_names, load_contract, load_harness, publish, published
+from loop.library import (
+    contract_versions,
+    default_root,
+    draft,
+    harness_names,
+    load_contract,
+    load_harness,
+    publish,
+    published,
+)
+
+NOBODY = 65_534
 
 
 @pytest.fixture
@@ -184,3 +199,53 @@ def test_exemplars_may_be_tables_with_messages(root: Path) -> None:
     )
     shots = load_harness(root / "harnesses/seed").prompt("L3").exemplars
     assert [[message.content for message in shot] for shot in shots] == [["a", "b"]]
+
+
+def test_a_draft_is_the_same_contract_under_another_name_and_not_published(root: Path) -> None:
+    publish(root, "v1", lambda contract: [])
+    made = draft(root, "v2", "v1")
+    assert made.version == "v2" and made.scenarios == load_contract(root, "v1").scenarios
+    assert made.digest != load_contract(root, "v1").digest
+    assert set(published(root)) == {"v1"} and contract_versions(root) == ("v1", "v2")
+    assert sorted(path.name for path in (root / "contracts").iterdir()) == ["LOCK.toml", "v1", "v2"]
+    edit(root / "contracts" / "v2" / "contract.toml", 'title = "', 'title = "Second: ')
+    assert load_contract(root, "v2").title.startswith("Second: ")
+
+
+@pytest.mark.parametrize("name", ["2", "V2", "v0", "v2.1", "v2/../v1", "../v2", "v2 ", "", "LOCK", "v2-"])
+def test_an_ill_named_draft_is_refused(root: Path, name: str) -> None:
+    assert "v2-strict" in refusal(draft, root, name, "v1")
+    assert contract_versions(root) == ("v1",)
+
+
+def test_a_draft_over_a_version_that_is_there_or_was_published_is_refused(root: Path) -> None:
+    draft(root, "v2", "v1")
+    assert "taken" in refusal(draft, root, "v2", "v1")
+    publish(root, "v2", lambda contract: [])
+    shutil.rmtree(root / "contracts" / "v2")
+    assert "taken" in refusal(draft, root, "v2", "v1")
+    assert "v7" in refusal(draft, root, "v3", "v7")
+
+
+@contextmanager
+def without_rights() -> Iterator[None]:
+    """Give up the superuser's right to write everywhere, where this process has it."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+def test_a_draft_where_data_is_read_only_says_where_to_go() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        shutil.copytree(default_root() / "contracts", root / "contracts")
+        root.chmod(0o755)
+        (root / "contracts").chmod(0o555)
+        with without_rights():
+            told = refusal(draft, root, "v2", "v1")
+        (root / "contracts").chmod(0o755)
+        assert "source checkout" in told and "Permission denied" in told and contract_versions(root) == ("v1",)

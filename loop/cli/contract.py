@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from loop.core.contract import Contract
     from loop.judges.verify import VerifyReport
 
-app = typer.Typer(help="Contract versions: list, show, verify, publish.", no_args_is_help=True)
+app = typer.Typer(help="Contract versions: list, show, new, verify, publish.", no_args_is_help=True)
 
 Version = Annotated[str, typer.Argument(help="A contract version, e.g. v1.")]
 
@@ -61,6 +61,26 @@ def show(version: Version = "v1", as_json: Json = False) -> None:
             scenario.name, scenario.provenance, scenario.pole_a, scenario.pole_b, *(str(count) for count in halves)
         )
     console.print(axioms, scenarios)
+
+
+@app.command("new")
+def new(
+    version: Annotated[str, typer.Argument(help="The new version's name, e.g. v2.")],
+    source: Annotated[str, typer.Option("--from", help="The version it starts as a copy of.")] = "v1",
+    as_json: Json = False,
+) -> None:
+    """Copy a version to a new one: a draft to edit, that no score is bound to yet."""
+    from loop.library import CONTRACTS, default_root, draft
+
+    root = default_root()
+    made = draft(root, version, source)
+    if as_json:
+        print_json({"version": version, "from": source, "folder": str(root / CONTRACTS / version), "published": False})
+        return
+    print(f"{root / CONTRACTS / version} is a draft, a copy of {source} ({len(made.scenarios)} scenarios).")
+    print("Next: edit its scenarios, with labelled replies for every check you change;")
+    for step in (f"contract verify {version}", f"contract publish {version}", f"rescore --contract {version}"):
+        print(f"  macaron-loop {step}")
 
 
 @app.command("verify")
