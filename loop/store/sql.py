@@ -20,10 +20,11 @@ from loop.core.gate import Standing
 from loop.core.generation import Generation
 from loop.core.noun import Noun, digest_of
 from loop.core.plan import Plan
+from loop.core.rescore import Standpoint
 from loop.core.stage import Stage
 from loop.core.training_set import Row, TrainingSet
 from loop.ports import Attempt, Blobs, Trained
-from loop.store import lease, migrate, nouns, queries
+from loop.store import lease, migrate, nouns, queries, rescores
 from loop.store.attempt import SqlAttempt
 from loop.store.changes import differences
 from loop.store.database import now, reading, writing
@@ -244,6 +245,26 @@ class SqlStore:
             digests = session.exec(select(NounRow.digest).where(NounRow.kind == Figures.__name__)).all()
         found = sorted((self.load(Figures, digest) for digest in digests), key=lambda each: each.imported)
         return tuple({each.name: each for each in found}.values())
+
+    def made_by(self, generation: Generation) -> tuple[Attempt, Plan]:
+        """The attempt that registered a generation, with its plan; UserError for a root."""
+        return rescores.made_by(self.url, self.blobs, generation)
+
+    def played(self, attempt: Attempt) -> tuple[tuple[Stage, str], ...]:
+        """The steps of an attempt that hold episodes, as (stage, key), in order."""
+        return rescores.played(self.url, attempt.digest)
+
+    def rescoring(self, generation: Generation, contract: str, judge: str) -> rescores.SqlRescoring:
+        """What is recorded of scoring a generation again under a contract and judge (digests)."""
+        return rescores.SqlRescoring(self.url, self.blobs, generation.family, generation.digest, contract, judge)
+
+    def standpoints(self, family: str, contract: str, judge: str) -> dict[str, Standpoint]:
+        """Each generation's exam under this contract and judge: its own or a rescore's; see rescores."""
+        return rescores.standpoints(self.url, self.blobs, family, contract, judge)
+
+    def contract_names(self) -> dict[str, str]:
+        """The version of each contract saved here, by digest."""
+        return rescores.contract_names(self.url)
 
     def table_counts(self) -> dict[str, int]:
         """Rows of every table, by table name."""

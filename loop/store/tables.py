@@ -266,6 +266,19 @@ class VerdictRow(Table, table=True):
     judge: str
 
 
+class RescoreRow(Table, table=True):
+    """A recorded step of scoring a generation's stored episodes again; its result, by contract and judge."""
+
+    __tablename__ = "rescores"
+
+    generation: str = Field(primary_key=True, foreign_key="generations.digest")
+    contract: str = Field(primary_key=True, foreign_key="contracts.digest")
+    judge: str = Field(primary_key=True)
+    key: str = Field(primary_key=True)
+    noun: str = Field(foreign_key="nouns.digest")
+    at: str
+
+
 class TrainingSetRow(Table, table=True):
     """A training set that an attempt built for one label."""
 
