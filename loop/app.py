@@ -27,6 +27,7 @@ from loop.settings import Settings
 
 if TYPE_CHECKING:
     from loop.gains.power import Detectable
+    from loop.pipeline.rescore import Bench
     from loop.store.sql import SqlStore
 
 
@@ -177,6 +178,19 @@ def sight(settings: Settings, store: SqlStore, plan: Plan) -> Detectable | None:
     cases = sum(plan.examine.tasks.get(environment.use, 0) for environment in plan.environments)
     look = 1 + sum(generation.exam is not None for generation in mine)
     return detectable(gains, cases, share(plan.gate.alpha, look))
+
+
+@contextmanager
+def open_bench(settings: Settings, store: SqlStore, contract: Contract, progress: Progress) -> Iterator[Bench]:
+    """What scoring stored episodes again needs: no engine, no trainer; the executor is closed at the end."""
+    from loop.pipeline.rescore import Bench
+
+    executor = open_executor(settings)
+    try:
+        judge = plugins.judge(settings.judge)
+        yield Bench(store, contract, judge, settings.judge, executor, progress)
+    finally:
+        executor.close()
 
 
 def prepare_base(settings: Settings) -> Base:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loop.cli.options import Config, Json, Which, print_json
+from loop.cli.options import Config, Json, Under, Which, print_json
 
 if TYPE_CHECKING:
     from loop.core.generation import Generation
+    from loop.core.rescore import Standpoint
     from loop.settings import Settings
     from loop.store.sql import SqlStore
 
@@ -23,8 +25,21 @@ def find(settings: Settings, store: SqlStore, which: str) -> Generation:
     return store.by_digest(which)
 
 
+def standpoints(
+    settings: Settings, store: SqlStore, generations: Sequence[Generation], contract: str | None
+) -> dict[str, Standpoint]:
+    """Each generation's exam by digest: its own, or its standing under the named version; UserError."""
+    from loop.core.rescore import Standpoint
+    from loop.library import default_root, load_contract
+
+    if contract is None:
+        return {g.digest: Standpoint(generation=g.digest, exam=g.exam) for g in generations if g.exam is not None}
+    wanted = load_contract(default_root(), contract)
+    return store.standpoints(settings.family, wanted.digest, settings.judge.digest)
+
+
 @app.callback()
-def lineage(context: typer.Context, config: Config = None, as_json: Json = False) -> None:
+def lineage(context: typer.Context, config: Config = None, contract: Under = None, as_json: Json = False) -> None:
     """List every generation, rejected ones too, with scores, gains and decisions."""
     if context.invoked_subcommand is not None:
         return
@@ -32,18 +47,20 @@ def lineage(context: typer.Context, config: Config = None, as_json: Json = False
     from loop.settings import load_settings
 
     settings = load_settings(config)
-    generations = open_store(settings).generations(settings.family)
+    store = open_store(settings)
+    generations = store.generations(settings.family)
+    points = standpoints(settings, store, generations, contract)
     if as_json:
-        print_json(generations)
+        print_json(generations if contract is None else [points.get(g.digest) for g in generations])
         return
-    from rich.console import Console
-
-    from loop.cli.render import lineage_table
-
     if not generations:
         print(f"lineage {settings.family} has no generation yet: macaron-loop run --generation 0")
         return
-    Console().print(lineage_table(generations, settings.family))
+    from rich.console import Console
+
+    from loop.cli.compare import print_lineage
+
+    print_lineage(Console(), store, generations, points, contract)
 
 
 @app.command("sync-mlflow")
@@ -90,23 +107,31 @@ def status(config: Config = None, as_json: Json = False) -> None:
         print(f"    {stage.stage:<9} {stage.steps:>3} steps  {stage.budget.wall_seconds:7.1f} s  last {stage.last}")
 
 
-def show(which: Which, config: Config = None, as_json: Json = False) -> None:
+def show(which: Which, config: Config = None, contract: Under = None, as_json: Json = False) -> None:
     """One generation: score, gains, axioms, decision, budget."""
     from loop.app import open_store
+    from loop.core.errors import UserError
     from loop.settings import load_settings
 
     settings = load_settings(config)
     store = open_store(settings)
     generation = find(settings, store, which)
+    point = standpoints(settings, store, (generation,), contract).get(generation.digest)
+    if contract is not None and generation.exam is not None and point is None:
+        raise UserError(
+            f"generation {generation.number} ({generation.short}) has no score under contract {contract}: "
+            f"macaron-loop rescore --contract {contract} --generation {generation.short}"
+        )
     if as_json:
-        print_json(generation)
+        print_json(generation if contract is None else point)
         return
     from rich.console import Console
 
     from loop.app import read_findings
     from loop.cli.render import print_generation
 
-    print_generation(Console(), generation, read_findings(store, settings.family))
+    rescored = point.exam if point is not None and point.rescored else None
+    print_generation(Console(), generation, read_findings(store, settings.family), store.contract_names(), rescored)
 
 
 def why(

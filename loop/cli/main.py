@@ -22,6 +22,7 @@ from loop.cli import (
     mlflow,
     policy,
     report,
+    rescore,
     run,
 )
 from loop.core.errors import LoopError
@@ -42,6 +43,7 @@ app.add_typer(lineage.app, name="lineage")
 app.command("show")(lineage.show)
 app.command("why")(lineage.why)
 app.command("report")(report.report)
+app.command("rescore")(rescore.rescore)
 app.command("rollback")(policy.rollback)
 app.add_typer(figures.app, name="figures")
 app.add_typer(holdout.app, name="holdout")

@@ -12,6 +12,9 @@ Config = Annotated[
     Path | None, typer.Option("--config", "-c", help="Settings file (TOML); default: macaron.toml if present.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+Under = Annotated[
+    str | None, typer.Option("--contract", help="Show scores under this version: own exams and rescored ones.")
+]
 Which = Annotated[str, typer.Argument(metavar="GENERATION", help="A number (the promoted one) or a digest's start.")]
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.panel import Panel
 from rich.table import Table
@@ -29,32 +33,57 @@ def standing(generation: Generation) -> Text:
     return Text(text, style=COLOURS[decision.standing])
 
 
-def lineage_table(generations: tuple[Generation, ...], family: str) -> Table:
-    """One row per generation, rejected ones too."""
-    table = Table(title=f"lineage {family}", title_justify="left")
-    for name, justify in (("gen", "right"), ("digest", "left"), ("parent", "left"), ("decision", "left")):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    table.add_column("score 0-100")
-    table.add_column("gain")
+def lineage_table(
+    generations: tuple[Generation, ...], title: str, exams: Mapping[str, Exam], names: Mapping[str, str]
+) -> Table:
+    """One row per generation, rejected ones too, with the contract its score is under.
+
+    ``exams`` are by generation digest, ``names`` the contract versions by digest.
+    """
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table.show_edge, table.pad_edge, table.collapse_padding = False, False, True
+    table.add_column("gen", justify="right", no_wrap=True)
+    for name in ("digest", "parent"):
+        table.add_column(name, no_wrap=True)
+    for name in ("decision", "contract", "score 0-100", "gain"):
+        table.add_column(name)
     for generation in generations:
-        exam = generation.exam
-        parent = generation.parent[:8] if generation.parent else "-"
-        figures = (bounds(exam.score_interval), bounds(exam.gain, signed=True)) if exam else ("-", "-")
-        table.add_row(str(generation.number), generation.digest[:8], parent, standing(generation), *figures)
+        exam = exams.get(generation.digest)
+        parent = generation.parent[:7] if generation.parent else "-"
+        figures = ("-", "-", "-")
+        if exam is not None:
+            figures = (contract_name(exam, names), bounds(exam.score_interval), bounds(exam.gain, signed=True))
+        table.add_row(str(generation.number), generation.digest[:7], parent, standing(generation), *figures)
     return table
 
 
-def print_generation(console: Console, generation: Generation, findings: Findings | None = None) -> None:
-    """The one screen at the end of a run (GAINS.md, What must be printed); ``findings`` of its arms, if any."""
+def contract_name(exam: Exam, names: Mapping[str, str]) -> str:
+    """The version an exam was under, or the start of its digest when it was not saved here."""
+    return names.get(exam.contract, exam.contract[:8])
+
+
+def print_generation(
+    console: Console,
+    generation: Generation,
+    findings: Findings | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
+    rescored: Exam | None = None,
+) -> None:
+    """The one screen at the end of a run (GAINS.md, What must be printed).
+
+    ``findings`` are of the lineage's arms, if any; ``names`` the contract versions by digest;
+    ``rescored`` is shown in place of the generation's own exam; the decision stays what it was.
+    """
     head = Table.grid(padding=(0, 2))
     head.add_row("generation", Text(f"{generation.number}  {generation.short}", style="bold"))
     head.add_row("parent", (generation.parent or "-")[:12])
     head.add_row("decision", standing(generation))
-    exam = generation.exam
+    exam = rescored or generation.exam
     if exam is None:
         head.add_row("exam", "examined beside its first successor")
         console.print(Panel(head, title="macaron-loop", width=80))
         return
+    head.add_row("contract", contract_name(exam, names))
     head.add_row("score", f"{bounds(exam.score_interval)}  ({exam.cases} cases, {1 - exam.coverage:.1%} unscored)")
     head.add_row("gain", f"{bounds(exam.gain, signed=True)}  (95 % interval, paired and clustered)")
     if exam.goodhart is not None:
@@ -64,6 +93,8 @@ def print_generation(console: Console, generation: Generation, findings: Finding
     parts: list[Table | Text] = [head, _environments(exam), _axioms(exam)]
     parts += [_transplant(exam)] if exam.transplant else []
     parts += [Text(f"alarm: {alarm}", style="red") for alarm in exam.alarms]
+    if rescored is not None and generation.exam is not None:
+        parts.append(Text(f"decided under contract {contract_name(generation.exam, names)}:", style="dim"))
     parts += [_rules(generation), _budget(generation)]
     console.print(Panel(Group(*parts), title="macaron-loop", width=80))
 

@@ -9,7 +9,7 @@ from loop.core.noun import Noun
 class Rescore(Noun):
     """What the exam of ``generation`` would have found under ``exam.contract``, without playing anything.
 
-    ``exam`` keeps to scores and gains: diversity and alarms are of the samples, attribution and
+    ``exam`` keeps to scores and gains: diversity, alarms and baits are of the samples, attribution and
     the choice among answers (best of k) of the contract they were made under.
     ``judge`` is the digest of the judge's Spec. ``outside`` counts the exam's cases (parent's
     and child's) that are no cases of this contract, by reason; they are unscored.

@@ -18,7 +18,21 @@ def test_every_command_has_help_that_fits_80_columns() -> None:
     from pathlib import Path
 
     command = str(Path(sys.executable).parent / "macaron-loop")
-    groups = ("", "run", "lineage", "show", "why", "contract", "harness", "adapters", "base", "db", "mlflow", "doctor")
+    groups = (
+        "",
+        "run",
+        "lineage",
+        "show",
+        "why",
+        "rescore",
+        "contract",
+        "harness",
+        "adapters",
+        "base",
+        "db",
+        "mlflow",
+        "doctor",
+    )
     for group in groups:
         done = subprocess.run([command, *group.split(), "--help"], capture_output=True, text=True, check=True)
         assert max(len(line) for line in done.stdout.splitlines()) <= 80

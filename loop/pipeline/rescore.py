@@ -1,0 +1,319 @@
+"""Score a generation's stored episodes again under another contract version, without running a model.
+
+What a case is under the other version: its scenario and persona must stand there, and the
+record must hold every slot that the version's criteria name. Then the criteria are drawn
+from contract, task and record as they were in the run. An episode that is no such case is
+unscored, with the reason, and never zero.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from loop.core.case import (
+    CONVERSATIONS,
+    case_slots,
+    criteria_for,
+    opening,
+    persona_of,
+    scenario_of,
+    transcript_of,
+)
+from loop.core.contract import Contract, Half
+from loop.core.episode import Episode, EpisodeShard, Failure
+from loop.core.errors import LoopError, StageFailed, UserError
+from loop.core.gate import Interval
+from loop.core.generation import Exam, Generation
+from loop.core.noun import Noun
+from loop.core.plan import Plan, Spec
+from loop.core.rescore import Rescore
+from loop.core.score import CaseScore, Scorecard, ScoreShard
+from loop.core.stage import Stage
+from loop.gains.contrasts import CHILD, GOODHART, PARENT, contrast
+from loop.gains.intervals import Difference, Value, by_score, interval, of_axiom, paired, score_or_zero, single
+from loop.gains.sequential import sign_flip
+from loop.pipeline.examine import group_means, level_rates
+from loop.pipeline.experience import ScoreJob, judge_episodes, judged, pass_rates
+from loop.ports import Attempt, Executor, Judge, Progress, Store
+
+NounT = TypeVar("NounT", bound=Noun)
+Cards = Mapping[tuple[str, Half], Scorecard]
+
+SUMMARY = "rescore"
+CONTRACT_BOUNDARY = "contract"
+COLLECTED = "collect"
+
+
+class Rescoring(Protocol):
+    """The recorded steps of scoring one generation again under one contract and judge."""
+
+    def find(self, kind: type[NounT], key: str) -> NounT | None:
+        """The recorded result of a step, or None."""
+        ...
+
+    def record(self, result: Noun, key: str) -> None:
+        """Record a step durably; equal content again does nothing, other content raises StoreConflict."""
+        ...
+
+
+class Archive(Store, Protocol):
+    """A store that gives back what was played."""
+
+    def made_by(self, generation: Generation) -> tuple[Attempt, Plan]:
+        """The attempt that registered a generation, with its plan; UserError for a root."""
+        ...
+
+    def played(self, attempt: Attempt) -> tuple[tuple[Stage, str], ...]:
+        """The steps of an attempt that hold episodes, as (stage, key), in order."""
+        ...
+
+    def rescoring(self, generation: Generation, contract: str, judge: str) -> Rescoring:
+        """What is recorded of scoring a generation again under a contract and judge (digests)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All that scoring again needs; ``spec`` is what the judge was made from."""
+
+    archive: Archive
+    contract: Contract
+    judge: Judge
+    spec: Spec
+    executor: Executor
+    progress: Progress
+
+
+def rescore(bench: Bench, generation: Generation) -> Rescore:
+    """The generation's stored episodes under the bench's contract, from its record where there is one.
+
+    Each shard is recorded as it is scored: kill it anywhere, and the same call goes on. The
+    sealed half of exam episodes is opened, which is a row of the holdout's ledger. UserError
+    for a root and for an exam that kept no scorecards; TornBlob when they are gone.
+    """
+    archive, contract = bench.archive, bench.contract
+    found = recorded(archive, contract, bench.spec, generation)
+    if found is not None:
+        return found
+    archive.save(contract)
+    steps = archive.rescoring(generation, contract.digest, bench.spec.digest)
+    attempt, plan = archive.made_by(generation)
+    own = _own_cards(archive, generation)
+    shards = dict(_shards(archive, attempt, own))
+    why = f"rescore of generation {generation.number} under contract {contract.version} ({contract.short})"
+    archive.open_holdout(attempt, str(generation.parent), why)
+    try:
+        scores = _score(bench, steps, shards)
+    except (LoopError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise StageFailed(
+            f"scoring generation {generation.number} again broke: {type(error).__name__}: {error}. "
+            "What was scored is kept; run the same command to go on."
+        ) from error
+    result = _summary(bench, generation, plan, _cards(contract, own, scores), scores, shards)
+    steps.record(result, SUMMARY)
+    return result
+
+
+def recorded(archive: Archive, contract: Contract, spec: Spec, generation: Generation) -> Rescore | None:
+    """The finished rescore of a generation under this contract and judge, or None; asks no judge."""
+    return archive.rescoring(generation, contract.digest, spec.digest).find(Rescore, SUMMARY)
+
+
+def _own_cards(archive: Archive, generation: Generation) -> dict[str, Scorecard]:
+    """The exam's own scorecards: which episodes, in which order, are the parent's and the child's."""
+    exam = generation.exam
+    if exam is None or exam.parent_scorecard is None:
+        raise UserError(
+            f"generation {generation.number} ({generation.short}) kept no scorecards of its exam, so its episodes "
+            "cannot be told apart: examine it under the new contract instead"
+        )
+    digests = {PARENT: exam.parent_scorecard, CHILD: exam.scorecard}
+    return {who: archive.load(Scorecard, digest) for who, digest in digests.items()}
+
+
+def _shards(archive: Archive, attempt: Attempt, own: Mapping[str, Scorecard]) -> Iterator[tuple[str, EpisodeShard]]:
+    """The stored shards by key, reduced to the collected episodes and those that the exam's scorecards hold."""
+    examined = {row.episode for card in own.values() for row in card.scores}
+    for stage, key in archive.played(attempt):
+        shard = attempt.find(stage, EpisodeShard, key) if stage in (Stage.COLLECT, Stage.EXAMINE) else None
+        if shard is None:
+            continue
+        wanted = tuple(e for e in shard.episodes if stage is Stage.COLLECT or e.digest in examined)
+        if wanted:
+            yield key, EpisodeShard(episodes=wanted)
+
+
+def halves(key: str) -> tuple[Half, ...]:
+    """Under which halves the episodes of a step are scored: train episodes never meet a sealed check."""
+    return (Half.VISIBLE,) if key.startswith(f"{COLLECTED}/") else (Half.SEALED, Half.VISIBLE)
+
+
+def _score(bench: Bench, steps: Rescoring, shards: Mapping[str, EpisodeShard]) -> dict[str, ScoreShard]:
+    """The score shards by ``score/<half>/<key>``, as a run names them; recorded ones are taken."""
+    jobs = {
+        f"score/{half}/{key}": ScoreJob(bench.judge, bench.contract, shard.episodes, half)
+        for key, shard in sorted(shards.items())
+        for half in halves(key)
+    }
+    results = {key: steps.find(ScoreShard, key) for key in jobs}
+    missing = [key for key, found in results.items() if found is None]
+    bench.progress.stage("rescore", f"{len(jobs) - len(missing)} of {len(jobs)} recorded")
+    scored = bench.executor.map(rescore_episodes, [jobs[key] for key in missing])
+    for done, (key, shard) in enumerate(zip(missing, scored, strict=True), start=len(jobs) - len(missing) + 1):
+        steps.record(shard, key)
+        results[key] = shard
+        bench.progress.advance(done, len(jobs), key)
+    return {key: found for key, found in results.items() if found is not None}
+
+
+def rescore_episodes(job: ScoreJob) -> ScoreShard:
+    """Case scores in the order of the episodes; the judge sees only those that are cases of the contract."""
+    reasons = {episode.digest: outside(job.contract, episode, job.half) for episode in job.episodes}
+    inside = tuple(episode for episode in job.episodes if reasons[episode.digest] is None)
+    scored = judge_episodes(ScoreJob(job.judge, job.contract, inside, job.half))
+    scores = {score.episode: score for score in scored.scores}
+    rows = (scores.get(e.digest) or _unscored(e, str(reasons[e.digest])) for e in job.episodes)
+    return scored.revise(scores=tuple(rows))
+
+
+def _unscored(episode: Episode, reason: str) -> CaseScore:
+    return CaseScore(
+        episode=episode.digest,
+        task=episode.task,
+        sample=episode.sample,
+        score=None,
+        passed=None,
+        failure=Failure(boundary=CONTRACT_BOUNDARY, message=reason),
+    )
+
+
+def outside(contract: Contract, episode: Episode, half: Half) -> str | None:
+    """Why an episode is no case of this contract, or None when it is one (a Failure stays what it is)."""
+    task = episode.task
+    if episode.failure is not None:
+        return None
+    try:
+        scenario_of(contract, task)
+    except KeyError:
+        return f"no scenario {task.group}"
+    try:
+        if task.environment == CONVERSATIONS:
+            persona_of(contract, task)
+    except KeyError:
+        return f"no {task.split} persona {task.case.partition('/')[2]}"
+    try:
+        criteria_for(contract, task, episode.record, half, transcript_of(episode))
+    except KeyError as error:
+        return str(error.args[0]).split(";")[0]
+    return None
+
+
+def reworded(contract: Contract, episode: Episode) -> bool:
+    """Whether this contract would open the conversation with other words or values than it was held with."""
+    task = episode.task
+    if task.environment != CONVERSATIONS or episode.failure is not None or outside(contract, episode, Half.SEALED):
+        return False
+    slots = case_slots(contract, task)
+    try:
+        first = opening(contract, task, slots)
+    except KeyError:
+        return True
+    said = next((turn.content for turn in episode.turns if turn.role == "user"), "")
+    # A scenario with tools names them below the user's words.
+    return slots != episode.record.slots or not f"{said}\n".startswith(f"{first}\n")
+
+
+def _cards(contract: Contract, own: Mapping[str, Scorecard], scores: Mapping[str, ScoreShard]) -> Cards:
+    """The exam's scorecards with the new scores of the same episodes in their places."""
+    cards = {}
+    for half in Half:
+        points = {row.episode: row for key, shard in scores.items() if _is_exam(key, half) for row in shard.scores}
+        for who, card in own.items():
+            rows = tuple(points[row.episode].revise(sample=row.sample) for row in card.scores)
+            cards[who, half] = Scorecard(contract=contract.digest, pair=card.pair, half=half, scores=rows)
+    return cards
+
+
+def _is_exam(key: str, half: Half) -> bool:
+    return key.startswith(f"score/{half}/") and not key.startswith(f"score/{half}/{COLLECTED}/")
+
+
+def _summary(
+    bench: Bench,
+    generation: Generation,
+    plan: Plan,
+    cards: Cards,
+    scores: Mapping[str, ScoreShard],
+    shards: Mapping[str, EpisodeShard],
+) -> Rescore:
+    for who in (PARENT, CHILD):
+        bench.archive.save(cards[who, Half.SEALED])
+    # Parent and child are one pair when nothing was learned: their episodes count once.
+    sealed = {row.episode: row for who in (PARENT, CHILD) for row in cards[who, Half.SEALED].scores}
+    failures = [row.failure for row in sealed.values() if row.failure is not None]
+    lost = [failure.message for failure in failures if failure.boundary == CONTRACT_BOUNDARY]
+    collected = [row for key, shard in scores.items() if not _is_exam(key, shard.half) for row in shard.scores]
+    held = [episode for shard in shards.values() for episode in shard.episodes if episode.digest in sealed]
+    found, own = exam_under(bench.contract, plan, cards), generation.exam
+    same = own is not None and own.contract == found.contract and plan.judge == bench.spec
+    return Rescore(
+        generation=generation.digest,
+        judge=bench.spec.digest,
+        exam=found,
+        equal=_cards_of(own) == _cards_of(found) if same else None,
+        outside=dict(sorted(Counter(lost).items())),
+        reworded=sum(reworded(bench.contract, episode) for episode in held),
+        experience=pass_rates(collected),
+        collected=len(collected),
+        collected_unscored=sum(row.score is None for row in collected),
+        judge_calls=sum(judged(shard).judge_calls for shard in scores.values()),
+    )
+
+
+def _cards_of(exam: Exam | None) -> tuple[str | None, str | None]:
+    return (None, None) if exam is None else (exam.scorecard, exam.parent_scorecard)
+
+
+def exam_under(contract: Contract, plan: Plan, cards: Cards) -> Exam:
+    """The exam of these scorecards with the plan's own gate and seed, so that equal scores give equal intervals."""
+    gate = plan.gate
+    before, after = cards[PARENT, Half.SEALED], cards[CHILD, Half.SEALED]
+
+    def bounds(rows: Sequence[Difference]) -> Interval | None:
+        return interval(rows, level=gate.level, draws=gate.draws, seed=plan.seed)
+
+    def gains(value: Value) -> tuple[Difference, ...]:
+        return paired(before, after, value)
+
+    def known(rows: Mapping[str, Sequence[Difference]]) -> dict[str, Interval]:
+        found = {name: bounds(some) for name, some in rows.items()}
+        return {name: made for name, made in found.items() if made is not None}
+
+    names, total = after.environments(), gains(by_score)
+    return Exam(
+        contract=after.contract,
+        scorecard=after.digest,
+        parent_scorecard=before.digest,
+        score=after.mean(),
+        score_unscored_zero=after.mean(unscored_as_zero=True),
+        coverage=after.coverage(),
+        cases=len(after.scores),
+        axioms=after.axiom_means(),
+        groups=group_means(after),
+        matrix=after.matrix(),
+        environments={name: mean for name in names if (mean := after.mean(name)) is not None},
+        pass_rates=level_rates(before, "parent") | level_rates(after, "child"),
+        score_interval=bounds(single(after)),
+        gain=bounds(total),
+        gain_unscored_zero=bounds(gains(score_or_zero)),
+        gain_p=sign_flip(total, draws=gate.flips, seed=plan.seed),
+        environment_gains=known({name: [row for row in total if row.environment == name] for name in names}),
+        axiom_gains=known({axiom.id: gains(of_axiom(axiom.id)) for axiom in contract.axioms}),
+        group_gains=known({name: [r for r in total if r.group == name] for name in sorted({r.group for r in total})}),
+        goodhart=bounds(contrast(cards, GOODHART)),
+    )
