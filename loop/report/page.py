@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -13,8 +13,9 @@ from loop.core.experiment import Findings
 from loop.core.figures import Figure, Figures
 from loop.core.gate import Interval, Standing
 from loop.core.generation import Exam, Generation
+from loop.gains.comparable import series
 from loop.report.bars import Bars, bars
-from loop.report.chart import Mark, chart
+from loop.report.chart import Chart, Mark, chart
 from loop.store.views import OpeningView, PolicyMoveView, StatusView, WhyView
 
 SIBLING_STEP = 0.18
@@ -35,6 +36,10 @@ class Lineage(Protocol):
         """The chain behind a generation."""
         ...
 
+    def contract_names(self) -> dict[str, str]:
+        """The version of each contract, by digest."""
+        ...
+
     def openings(self, family: str) -> tuple[OpeningView, ...]:
         """Openings of the holdout."""
         ...
@@ -53,7 +58,7 @@ def page(store: Lineage, family: str, findings: Findings | None = None) -> str:
 
     ``findings`` are those of the lineage's experiment, where there is one.
     """
-    generations = store.generations(family)
+    generations, names = store.generations(family), store.contract_names()
     template = _environment().get_template("page.html.j2")
     return template.render(
         family=family,
@@ -62,7 +67,8 @@ def page(store: Lineage, family: str, findings: Findings | None = None) -> str:
         summary=summary(generations, findings),
         generations=generations,
         known={generation.digest: generation for generation in generations},
-        charts=[found for found in (_scores(generations), _gains(generations)) if found is not None],
+        charts=_charts(generations, names),
+        names=names,
         findings=findings,
         verdict=verdict(findings) if findings else "",
         arm_plots=_arm_plots(findings),
@@ -155,14 +161,17 @@ def percent(rate: float | None) -> str:
     return "–" if rate is None else f"{rate:.0%}"
 
 
-def _scores(generations: Sequence[Generation]) -> Any:
-    marks = [(g, g.exam.score_interval) for g in generations if g.exam is not None]
-    return chart("Score on the sealed holdout, by generation", _marks(marks))
-
-
-def _gains(generations: Sequence[Generation]) -> Any:
-    marks = [(g, g.exam.gain) for g in generations if g.exam is not None]
-    return chart("Gain over the parent, by generation", _marks(marks), signed=True)
+def _charts(generations: Sequence[Generation], names: Mapping[str, str]) -> list[Chart]:
+    """Scores and gains, each contract's on charts of its own: points of two contracts are no curve."""
+    groups = series(generations)
+    found = []
+    for contract, group in groups.items():
+        under = f" under contract {names.get(contract, contract[:8])}" if len(groups) > 1 else ""
+        scores = [(g, g.exam.score_interval) for g in group if g.exam is not None]
+        gains = [(g, g.exam.gain) for g in group if g.exam is not None]
+        found.append(chart(f"Score on the sealed holdout, by generation{under}", _marks(scores)))
+        found.append(chart(f"Gain over the parent, by generation{under}", _marks(gains), signed=True))
+    return [made for made in found if made is not None]
 
 
 def _marks(rows: Sequence[tuple[Generation, Interval | None]]) -> list[Mark]:
