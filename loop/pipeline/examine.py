@@ -42,6 +42,7 @@ from loop.pipeline.experience import chain, generated, play_jobs, score_shards, 
 from loop.pipeline.parts import Run
 from loop.pipeline.rollouts import play
 from loop.pipeline.steps import each
+from loop.pipeline.surroundings import note_surroundings
 from loop.ports import Attestation, Blobs, Engine, Environment
 
 WHO: Mapping[str, Cell] = {PARENT: PARENT_CELL, CHILD: CHILD_CELL}
@@ -148,6 +149,7 @@ def examine(run: Run, child: Pair) -> Exam:
 
 def _exam(run: Run, child: Pair) -> Exam:
     """Its steps are recorded one by one; only the summing up is timed as the exam's own."""
+    note_surroundings(run)
     tasks = run.attempt.once(
         Stage.EXAMINE, TaskList, lambda: TaskList(tasks=holdout_tasks(run, "exam of the successor")), "tasks"
     )
