@@ -193,6 +193,12 @@ def open_bench(settings: Settings, store: SqlStore, contract: Contract, progress
         executor.close()
 
 
+def as_planned(settings: Settings, plan: Plan) -> Settings:
+    """These settings with the parts that a recorded plan examined with; nothing is published from them."""
+    parts = {"engine": plan.engine, "judge": plan.judge, "environments": plan.environments, "seed": plan.seed}
+    return settings.model_copy(update=parts | {"tracking_uri": "off"})
+
+
 def prepare_base(settings: Settings) -> Base:
     """Fetch and convert the base once; later calls return what is remembered."""
     from loop.engines.prepare import prepare_base as prepare

@@ -19,6 +19,7 @@ from loop.cli import (
     harness,
     holdout,
     lineage,
+    manifest,
     mlflow,
     policy,
     report,
@@ -44,6 +45,9 @@ app.command("show")(lineage.show)
 app.command("why")(lineage.why)
 app.command("report")(report.report)
 app.command("rescore")(rescore.rescore)
+app.command("manifest")(manifest.manifest)
+app.command("replay")(manifest.replay)
+app.command("noise")(manifest.noise)
 app.command("rollback")(policy.rollback)
 app.add_typer(figures.app, name="figures")
 app.add_typer(holdout.app, name="holdout")

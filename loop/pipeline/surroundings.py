@@ -44,7 +44,7 @@ def note_surroundings(run: Run) -> None:
     """Record where the exam is played; a resume elsewhere adds another record."""
     here = surroundings(run.loop)
     for index in count():
-        noted = run.attempt.once(Stage.EXAMINE, Surroundings, lambda: here, surroundings_key(index))
+        noted = run.attempt.once(Stage.EXAMINE, Surroundings, lambda: here, f"surroundings/{index:03d}")
         if noted.digest == here.digest:
             return
 
@@ -52,11 +52,6 @@ def note_surroundings(run: Run) -> None:
 def surroundings(loop: Loop) -> Surroundings:
     """What an exam played now would depend on: asked of one worker, since that is where episodes are played."""
     return loop.executor.call(survey, SurveyJob(loop.engine, loop.judge, loop.environments))
-
-
-def surroundings_key(index: int) -> str:
-    """The step that holds the index-th place of an exam."""
-    return f"surroundings/{index:03d}"
 
 
 def survey(job: SurveyJob) -> Surroundings:

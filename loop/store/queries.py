@@ -10,6 +10,7 @@ from sqlmodel import Session, col, func, select
 
 from loop.core.budget import Budget
 from loop.core.gate import Standing
+from loop.core.manifest import Surroundings
 from loop.core.stage import Stage
 from loop.store import lease
 from loop.store.database import reading
@@ -165,6 +166,28 @@ def noise_floors(url: str) -> tuple[NoiseFloor, ...]:
             NoiseFloor(contract=row.contract, engine=row.engine, base=row.base, value=row.value, cases=row.cases)
             for row in session.exec(query)
         )
+
+
+def exam_steps(session: Session, attempt: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The keys of an attempt's examine steps, and the digests of the surroundings its exam was played in.
+
+    A shard that was taken from an equal job was played by the attempt that recorded it first.
+    """
+    mine = (StepRow.attempt == attempt, StepRow.stage == Stage.EXAMINE.value)
+    keys = session.exec(select(StepRow.key).where(*mine).order_by(StepRow.key)).all()
+    jobs = select(StepRow.job).where(*mine, col(StepRow.key).startswith("exam/"), col(StepRow.job).is_not(None))
+    query = select(StepRow.job, StepRow.attempt).where(col(StepRow.job).in_(jobs))
+    first: dict[str | None, str] = {}
+    for job, player in session.exec(query.order_by(StepRow.at, StepRow.attempt)):
+        first.setdefault(job, player)
+    places = session.exec(
+        select(StepRow.noun)
+        .where(col(StepRow.attempt).in_(set(first.values()) or {attempt}))
+        .where(StepRow.kind == Surroundings.__name__)
+        .distinct()
+        .order_by(StepRow.noun)
+    ).all()
+    return tuple(keys), tuple(places)
 
 
 def table_counts(url: str) -> dict[str, int]:

@@ -18,6 +18,7 @@ from loop.core.errors import UserError
 from loop.core.figures import Figures
 from loop.core.gate import Standing
 from loop.core.generation import Generation
+from loop.core.manifest import Surroundings
 from loop.core.noun import Noun, digest_of
 from loop.core.plan import Plan
 from loop.core.rescore import Standpoint
@@ -265,6 +266,20 @@ class SqlStore:
     def contract_names(self) -> dict[str, str]:
         """The version of each contract saved here, by digest."""
         return rescores.contract_names(self.url)
+
+    def origin(self, generation: Generation) -> tuple[Attempt, Plan, tuple[str, ...], tuple[Surroundings, ...]] | None:
+        """The attempt that made a generation, its plan, the keys of its exam's steps, and where they were played.
+
+        None for a root.
+        """
+        with reading(self.url) as session:
+            row = session.exec(select(GenerationRow).where(GenerationRow.digest == generation.digest)).one()
+            if row.attempt is None:
+                return None
+            made = session.get_one(AttemptRow, row.attempt)
+            keys, places = queries.exam_steps(session, made.digest)
+        attempt = SqlAttempt(self.url, self.blobs, made.family, made.digest, made.trial)
+        return attempt, made.document, keys, tuple(self.load(Surroundings, digest) for digest in places)
 
     def table_counts(self) -> dict[str, int]:
         """Rows of every table, by table name."""

@@ -3,7 +3,9 @@ from __future__ import annotations
 import os
 
 from loop.core.budget import Budget
+from loop.core.episode import EpisodeShard
 from loop.core.gate import Standing
+from loop.core.manifest import Hardware, Surroundings
 from loop.core.stage import Stage
 from loop.core.training_set import TrainingSet
 from loop.store.sql import SqlStore
@@ -120,3 +122,44 @@ def test_a_noise_floor_is_kept_by_contract_engine_and_base(store: SqlStore) -> N
     store.save_noise_floor(floor.revise(engine="f", value=0.0))
     store.save_noise_floor(floor.revise(value=0.5))
     assert [(found.engine, found.value) for found in store.noise_floors()] == [("e", 0.5), ("f", 0.0)]
+
+
+def test_the_origin_of_a_generation_is_its_attempt_its_plan_and_its_exams_steps(store: SqlStore) -> None:
+    root = lineage.root()
+    store.register(root, None)
+    replaced = store.begin(FAMILY, root, lineage.plan(seed=3))
+    made = store.begin(FAMILY, root, lineage.plan(), fresh=True)
+    made.record(Stage.COLLECT, lineage.shard(0), Budget(), "collect/000")
+    for key in ("exam/001", "exam/000"):
+        made.record(Stage.EXAMINE, lineage.shard(3), Budget(), key)
+    made.record(Stage.EXAMINE, _place("here"), Budget(), "surroundings/000")
+    child = lineage.child(root)
+    store.register(child, made)
+    assert store.origin(root) is None
+    found = store.origin(child)
+    assert found is not None and found[0].digest == made.digest != replaced.digest
+    assert found[1:] == (lineage.plan(), ("exam/000", "exam/001", "surroundings/000"), (_place("here"),))
+    assert found[0].find(Stage.EXAMINE, EpisodeShard, "exam/000") == lineage.shard(3)
+
+
+def test_an_exam_taken_from_an_equal_job_was_played_where_that_job_was(store: SqlStore) -> None:
+    root = lineage.root()
+    store.register(root, None)
+    first = store.begin(FAMILY, root, lineage.plan(seed=3))
+    first.record(Stage.EXAMINE, lineage.shard(3), Budget(), "exam/000", "a job")
+    first.record(Stage.EXAMINE, _place("there"), Budget(), "surroundings/000")
+    taker = store.begin(FAMILY, root, lineage.plan(), fresh=True)
+    taker.record(Stage.EXAMINE, _place("here"), Budget(), "surroundings/000")
+    taker.record(Stage.EXAMINE, lineage.shard(3), Budget(), "exam/000", "a job")
+    child = lineage.child(root)
+    store.register(child, taker)
+    found = store.origin(child)
+    assert found is not None and found[3] == (_place("there"),)
+    taker.record(Stage.EXAMINE, lineage.shard(0), Budget(), "exam/001", "another job")
+    found = store.origin(child)
+    assert found is not None and sorted(place.hardware.cpu for place in found[3]) == ["here", "there"]
+
+
+def _place(cpu: str) -> Surroundings:
+    hardware = Hardware(cpu=cpu, cores=2)
+    return Surroundings(version="1", code="c", python="p", system="s", packages={}, hardware=hardware)
