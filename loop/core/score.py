@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -20,7 +21,12 @@ PASS_THRESHOLD = 0.5
 
 
 class Verdict(Noun):
-    """One criterion's value in [0, 1], or None when undecided, with what decided it."""
+    """One criterion's value in [0, 1], or None when undecided, with what decided it.
+
+    ``calls`` counts the requests to language models that it cost, repeated ones too.
+    """
+
+    undigested: ClassVar[frozenset[str]] = frozenset({"calls"})
 
     criterion: str
     axiom: str
@@ -31,6 +37,7 @@ class Verdict(Noun):
     value: float | None = Field(default=None, ge=0, le=1)
     evidence: str = ""
     judge: str = "rules"
+    calls: int = Field(default=0, ge=0)
 
 
 class CaseScore(Noun):

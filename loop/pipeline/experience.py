@@ -142,9 +142,8 @@ def _case(job: ScoreJob, episode: Episode, verdicts: tuple[Verdict, ...] | None)
 
 
 def judged(shard: ScoreShard) -> Budget:
-    """Calls to language-model judges; the rules cost none."""
-    calls = sum(verdict.judge != "rules" for score in shard.scores for verdict in score.verdicts)
-    return Budget(judge_calls=calls)
+    """Requests to language-model judges, every sample and every retry; the rules cost none."""
+    return Budget(judge_calls=sum(verdict.calls for score in shard.scores for verdict in score.verdicts))
 
 
 def pass_rates(scores: Sequence[CaseScore]) -> dict[str, float]:
