@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from loop import library, plugins
 from loop.core.base import Base
 from loop.core.contract import Contract
+from loop.core.errors import UserError
 from loop.core.experiment import Arm, Findings, arm_of, experiment_of, family_of
 from loop.core.generation import Generation
 from loop.core.noun import seed_from
@@ -22,11 +23,12 @@ from loop.core.plan import Plan, Spec
 from loop.core.score import Scorecard
 from loop.core.training_set import TrainingProfile
 from loop.pipeline.parts import Loop
-from loop.ports import Blobs, Executor, Progress, Tracker
+from loop.ports import Blobs, Executor, Judge, Progress, Tracker
 from loop.settings import Settings
 
 if TYPE_CHECKING:
     from loop.gains.power import Detectable
+    from loop.judges.llm import LlmJudge
     from loop.pipeline.rescore import Bench
     from loop.store.sql import SqlStore
 
@@ -76,6 +78,39 @@ def open_tracker(settings: Settings) -> Tracker:
     return MlflowTracker(uri=settings.tracking, experiment=settings.family)
 
 
+def open_judge(settings: Settings, store: SqlStore, contract: Contract) -> Judge:
+    """The judge of a run; one of language models must grade as it was calibrated, or UserError."""
+    from loop.judges.calibration import Calibration
+    from loop.judges.drift import make_ready
+    from loop.judges.llm import LlmJudge
+
+    judge = plugins.judge(settings.judge)
+    if isinstance(judge, LlmJudge):
+        make_ready(judge, contract, lambda digest: store.load(Calibration, digest))
+    return judge
+
+
+def open_language_judge(settings: Settings) -> LlmJudge:
+    """The judge of these settings with its keys in place; UserError when it asks no language model."""
+    from loop.judges.llm import LlmJudge
+
+    judge = plugins.judge(settings.judge)
+    if not (isinstance(judge, LlmJudge) and judge.endpoints):
+        raise UserError(
+            f'the judge of these settings ({settings.judge.use}) asks no language model; set [judge] use = "llm" '
+            "with endpoints in its options"
+        )
+    for endpoint in judge.endpoints:
+        endpoint.key()
+    return judge
+
+
+def known_base(settings: Settings, store: SqlStore) -> Base | None:
+    """The base of this lineage, or None before its first generation."""
+    known = store.generations(settings.family)
+    return known[0].pair.base if known else None
+
+
 def open_executor(settings: Settings) -> Executor:
     """The executor by name with ``workers`` jobs at once; Ray joins ``ray_address`` when one is given."""
     options: dict[str, str | int | None] = {}
@@ -117,7 +152,7 @@ def open_loop(settings: Settings, store: SqlStore, contract: Contract, progress:
             contract=contract,
             environments=tuple(plugins.environment(spec) for spec in settings.environments),
             engine=plugins.engine(settings.engine),
-            judge=plugins.judge(settings.judge),
+            judge=open_judge(settings, store, contract),
             embedder=MiniLm(),
             explorer=plugins.explorer(settings.explorer),
             curator=plugins.curator(settings.sizes.curate.curator),

@@ -18,6 +18,7 @@ from loop.cli import (
     figures,
     harness,
     holdout,
+    judge,
     lineage,
     manifest,
     mlflow,
@@ -52,6 +53,7 @@ app.command("rollback")(policy.rollback)
 app.add_typer(figures.app, name="figures")
 app.add_typer(holdout.app, name="holdout")
 app.add_typer(contract.app, name="contract")
+app.add_typer(judge.app, name="judge")
 app.add_typer(harness.app, name="harness")
 app.add_typer(adapters.app, name="adapters")
 app.add_typer(base.app, name="base")

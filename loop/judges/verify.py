@@ -160,7 +160,7 @@ def _exam(scenario: Scenario, criterion: Criterion) -> tuple[list[Question], lis
     faults: list[str] = []
     for entry in (entry for entry in scenario.labelled if entry.criterion == criterion.id):
         try:
-            for transcript, text, expected in _transcripts(entry):
+            for transcript, text, expected in labelled_transcripts(entry):
                 check = filled(criterion, transcript.slots).check
                 questions.append(Question(check=check, transcript=transcript))
                 items.append((text, expected))
@@ -169,7 +169,8 @@ def _exam(scenario: Scenario, criterion: Criterion) -> tuple[list[Question], lis
     return questions, items, faults
 
 
-def _transcripts(entry: Labelled) -> list[tuple[Transcript, str, bool]]:
+def labelled_transcripts(entry: Labelled) -> list[tuple[Transcript, str, bool]]:
+    """Each labelled item as a conversation, its text, and whether it holds; KeyError or ValueError when unreadable."""
     rows: list[tuple[Transcript, str, bool]] = []
     for expected, replies in ((True, entry.holds), (False, entry.breaches)):
         for reply in replies:
