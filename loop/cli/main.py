@@ -22,6 +22,7 @@ from loop.cli import (
     lineage,
     manifest,
     mlflow,
+    nightly,
     policy,
     report,
     rescore,
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.add_typer(experiment.app, name="experiment")
+app.command("nightly", epilog=nightly.EPILOG)(nightly.nightly)
 app.command("status")(lineage.status)
 app.add_typer(lineage.app, name="lineage")
 app.command("show")(lineage.show)

@@ -23,3 +23,7 @@ class Budget(Noun):
     def plus(self, other: Budget) -> Budget:
         """Field by field sum."""
         return Budget(**{name: getattr(self, name) + getattr(other, name) for name in Budget.model_fields})
+
+    def minus(self, other: Budget) -> Budget:
+        """Field by field difference: what was spent since ``other`` was read."""
+        return Budget(**{name: getattr(self, name) - getattr(other, name) for name in Budget.model_fields})

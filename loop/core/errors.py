@@ -21,6 +21,12 @@ class StageFailed(LoopError):
     exit_code = 1
 
 
+class Halted(LoopError):
+    """A brake stopped the run between two recorded steps; the same command goes on from there."""
+
+    exit_code = 12
+
+
 class StoreConflict(LoopError):
     """Another process holds what this one needs; the message names the holder."""
 

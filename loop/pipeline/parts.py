@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,13 @@ from loop.ports import (
     Trainer,
 )
 
+# Asked before each step that is not recorded yet: it returns to go on, and raises to stop there.
+Brake = Callable[[Attempt], None]
+
+
+def go_on(attempt: Attempt) -> None:
+    """The brake of a run that nothing but its end stops."""
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -46,6 +54,7 @@ class Loop:
     progress: Progress
     scratch: Path
     canaries: Environment | None = None
+    brake: Brake = go_on
 
     def environment(self, name: str) -> Environment:
         """The environment of that name; KeyError when the run has none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
 from loop.core.budget import Budget
@@ -48,7 +48,8 @@ def each(
     part = purpose(jobs)
     progress.stage(stage, f"{part}, {total - len(missing)} of {total} recorded")
     started = last = time.monotonic()
-    for key, result in zip(missing, run.loop.executor.map(call, [built[key] for key in missing]), strict=True):
+    todo = [built[key] for key in missing]
+    for key, result in zip(braked(run, missing), run.loop.executor.map(call, todo), strict=True):
         now = time.monotonic()
         spent = cost(result)
         run.attempt.record(stage, result, spent.plus(Budget(wall_seconds=now - last)), key, built[key].identity)
@@ -67,6 +68,13 @@ def _taken(run: Run, stage: Stage, kind: type[NounT], key: str, job: Job) -> Nou
     result, spent = found
     run.attempt.record(stage, result, spent, key, job.identity)
     return result
+
+
+def braked(run: Run, keys: Iterable[str]) -> Iterator[str]:
+    """The keys, each after the run's brake was asked: with no budget left nothing more is begun."""
+    for key in keys:
+        run.loop.brake(run.attempt)
+        yield key
 
 
 def purpose(keys: Iterable[str]) -> str:

@@ -29,7 +29,7 @@ from loop.store import lease, migrate, nouns, queries, rescores
 from loop.store.attempt import SqlAttempt
 from loop.store.changes import differences
 from loop.store.database import now, reading, writing
-from loop.store.registry import point, register
+from loop.store.registry import CHAMPION, point, register
 from loop.store.tables import (
     AttemptRow,
     AttemptState,
@@ -91,6 +91,14 @@ class SqlStore:
         numbers = ", ".join(str(g.number) for g in promoted)
         known = f"it has {numbers}" if promoted else f"it has none yet (families: {', '.join(self.families()) or '-'})"
         raise UserError(f"lineage {family} has no promoted generation {number}: {known}; choose one of those")
+
+    def champion(self, family: str) -> Generation | None:
+        """What the ``champion`` records point at, None on an empty lineage; UserError when owners' differ."""
+        records = [policy for policy in queries.policies(self.url, family) if policy.name == CHAMPION]
+        if len({policy.generation for policy in records}) > 1:
+            listed = ", ".join(f"{policy.owner}: generation {policy.number}" for policy in records)
+            raise UserError(f"lineage {family} has several champions ({listed}): choose one with `rollback`")
+        return self.by_digest(records[0].generation) if records else None
 
     def by_digest(self, digest: str) -> Generation:
         """A generation by full digest or unique prefix of at least 6 digits; UserError."""

@@ -19,19 +19,9 @@ def test_every_command_has_help_that_fits_80_columns() -> None:
 
     command = str(Path(sys.executable).parent / "macaron-loop")
     groups = (
-        "",
-        "run",
-        "lineage",
-        "show",
-        "why",
-        "rescore",
-        "contract",
-        "harness",
-        "adapters",
-        "base",
-        "db",
-        "mlflow",
-        "doctor",
+        ("", "run", "experiment", "status", "lineage", "show", "why", "report", "rescore", "manifest", "replay", "noise")
+        + ("rollback", "nightly", "schedule", "judge", "figures", "holdout", "contract", "harness", "adapters")
+        + ("base", "db", "mlflow", "doctor")
     )
     for group in groups:
         done = subprocess.run([command, *group.split(), "--help"], capture_output=True, text=True, check=True)
