@@ -27,6 +27,7 @@ from loop.cli import (
     report,
     rescore,
     run,
+    schedule,
 )
 from loop.core.errors import LoopError
 
@@ -42,6 +43,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.add_typer(experiment.app, name="experiment")
 app.command("nightly", epilog=nightly.EPILOG)(nightly.nightly)
+app.command("schedule")(schedule.schedule)
 app.command("status")(lineage.status)
 app.add_typer(lineage.app, name="lineage")
 app.command("show")(lineage.show)
