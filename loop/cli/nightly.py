@@ -92,6 +92,7 @@ def nightly(
     if max_judge_cost is not None and judge_price <= 0:
         raise UserError("--max-judge-cost needs --judge-price, the price of one judge call")
     settings = load_settings(config)
+    now = datetime.now(UTC)
     opened = parse_window(window) if window else None
     due = parse_clock(at) if at else opened.opens if opened else None
     catch_up = misfire is Misfire.RUN
@@ -102,14 +103,14 @@ def nightly(
         seconds=max_seconds,
         judge_cost=max_judge_cost,
         judge_price=judge_price,
-        closes=timetable.closes(datetime.now(UTC)),
+        closes=timetable.closes(now),
         retries=retries,
         pause_seconds=pause,
         fresh=fresh,
         waits=catch_up,
     )
     with terminated_like_interrupted():
-        night = _night(settings, timetable, terms, address)
+        night = _night(settings, timetable, terms, address, now)
     print_json(night) if as_json else _show(night)
     raise typer.Exit(0 if exit_zero and night.ending.calm else night.ending.exit_code)
 
@@ -128,13 +129,12 @@ def terminated_like_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _night(settings: Settings, timetable: Timetable, terms: Terms, address: Webhook | None) -> Night:
+def _night(settings: Settings, timetable: Timetable, terms: Terms, address: Webhook | None, now: datetime) -> Night:
     """The night's post-mortem; one that was not allowed to begin leaves nothing but its sentence."""
     from loop.core.errors import LoopError, UserError
     from loop.core.night import Ending
     from loop.pipeline.nightly import broken_as_stage_failed, not_begun
 
-    now = datetime.now(UTC)
     date = timetable.night(now).isoformat()
     refusal = timetable.refusal(now)
     if refusal is not None:

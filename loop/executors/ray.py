@@ -31,6 +31,7 @@ from loop.core.noun import Noun
 from loop.executors.failure import Raised, unpack
 from loop.executors.hosting import hosted
 from loop.executors.jobs import Job, Worker
+from loop.executors.signals import sigterm_kept
 from loop.ports import Item, Result
 
 # Ray prints its own account of a dead worker to standard output, where results go; it reads this on import.
@@ -339,10 +340,11 @@ def _connect(executor: RayExecutor) -> None:
             raise UserError(f"This process uses the Ray at {_Session.address or 'local'} already; close that first.")
         return
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if executor.address is None:
-        _start_local(executor, quiet)
-    else:
-        _join(executor.address, quiet)
+    with sigterm_kept():
+        if executor.address is None:
+            _start_local(executor, quiet)
+        else:
+            _join(executor.address, quiet)
     _Session.ours, _Session.address = True, executor.address
 
 

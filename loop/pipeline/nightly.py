@@ -135,7 +135,7 @@ class Tonight:
             ending, text = self.limit or Ending.OUT_OF_BUDGET, str(stop)
         except (LoopError, KeyboardInterrupt) as error:
             ending = next(ending for kind, ending in ENDINGS if isinstance(error, kind))
-            text = str(error) or "it was told to stop (Ctrl-C or SIGTERM)"
+            text = str(error) if isinstance(error, LoopError) else "it was told to stop (Ctrl-C or SIGTERM)"
         return self._post_mortem(ending, text)
 
     def _enter_lease(self, stack: ExitStack) -> None:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from loop.cli.nightly import terminated_like_interrupted
 from loop.core.night import Night
 from loop.core.noun import Noun
 from loop.core.plan import Plan
+from loop.executors.ray import RayExecutor
 from loop.pipeline.nightly import Terms, Tonight
 from loop.pipeline.parts import Loop
 from loop.store.blobs import FsBlobs
@@ -59,6 +61,23 @@ class SlowExecutor(Noun):
     def close(self) -> None: ...
 
 
+class SlowEngine(fakes.ScriptedEngine):
+    """The scripted engine, a while later."""
+
+    seconds: float
+
+    def generate(self, *arguments: object) -> fakes.EngineReport:
+        time.sleep(self.seconds)
+        return super().generate(*arguments)  # type: ignore[arg-type]
+
+
+class Telling(fakes.Silence):
+    """Says so whenever a step is recorded."""
+
+    def advance(self, done: int, total: int, detail: str) -> None:
+        print("working", flush=True)
+
+
 def parts(home: Path, **changes: object) -> Loop:
     """A loop of fakes around the store in a folder."""
     blobs = FsBlobs(url=str(home / "blobs"))
@@ -91,11 +110,17 @@ def night(
 
 def main() -> None:
     """When told to, run one night in the folder that is named, slowly; print how it ended."""
-    home, seconds = Path(sys.argv[1]), float(sys.argv[2])
-    made = parts(home, executor=SlowExecutor(seconds=seconds))
+    home, seconds, executor = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+    if executor == "ray":
+        ray = RayExecutor(workers=1)
+        made = parts(home, executor=ray, engine=SlowEngine(seconds=seconds), progress=Telling())
+    else:
+        made = parts(home, executor=SlowExecutor(seconds=seconds))
     print("ready", flush=True)
     sys.stdin.readline()
-    ended = night(lambda: made)
+    with terminated_like_interrupted():
+        ended = night(lambda: made)
+    made.executor.close()
     print(ended.model_dump_json(), flush=True)
     sys.exit(ended.ending.exit_code)
 

@@ -218,9 +218,9 @@ def test_every_ending_has_an_exit_code_of_its_own() -> None:
     assert {ending.exit_code for ending in Ending if ending.calm} == {0, 10, 11, 12, 13, 14}
 
 
-def start(home: Path, seconds: float) -> subprocess.Popen[str]:
+def start(home: Path, seconds: float, executor: str = "here") -> subprocess.Popen[str]:
     """A night as a process of its own, ready to begin."""
-    command = [sys.executable, "-m", "tests.pipeline.nights", str(home), str(seconds)]
+    command = [sys.executable, "-m", "tests.pipeline.nights", str(home), str(seconds), executor]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     expect(process, "ready")
@@ -269,3 +269,20 @@ def test_a_night_that_is_killed_is_resumed_to_the_digest_of_an_undisturbed_one(t
     assert ended.generation == undisturbed(elsewhere)
     killed, whole = (parts(folder).store.generation("test", 1).budget for folder in (home, elsewhere))
     assert killed.generated_tokens == whole.generated_tokens and killed.trained_tokens == whole.trained_tokens
+
+
+@pytest.mark.parametrize("executor", ["here", "ray"])
+def test_sigterm_ends_a_night_like_ctrl_c_also_where_ray_meets_it_first(tmp_path: Path, executor: str) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "undisturbed"
+    for folder in (home, elsewhere):
+        folder.mkdir()
+    process = start(home, 0.3, executor)
+    go(process)
+    expect(process, "working")
+    process.send_signal(signal.SIGTERM)
+    said, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert json.loads(said.splitlines()[-1])["ending"] == Ending.INTERRUPTED
+    ended = night(lambda: parts(home))
+    assert ended.resumed and ended.ending is Ending.PROMOTED
+    assert ended.generation == undisturbed(elsewhere)
