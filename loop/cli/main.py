@@ -14,6 +14,7 @@ from loop.cli import (
     contract,
     database,
     doctor,
+    episode,
     experiment,
     figures,
     harness,
@@ -48,6 +49,7 @@ app.command("status")(lineage.status)
 app.add_typer(lineage.app, name="lineage")
 app.command("show")(lineage.show)
 app.command("why")(lineage.why)
+app.command("episode")(episode.episode)
 app.command("report")(report.report)
 app.command("rescore")(rescore.rescore)
 app.command("manifest")(manifest.manifest)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
 from loop.core.budget import Budget
+from loop.core.episode import EpisodeShard
 from loop.core.noun import Noun
 from loop.core.stage import Stage
 from loop.pipeline.parts import Run
@@ -66,6 +67,8 @@ def _taken(run: Run, stage: Stage, kind: type[NounT], key: str, job: Job) -> Nou
     if found is None:
         return None
     result, spent = found
+    if isinstance(result, EpisodeShard) and any(episode.failure for episode in result.episodes):
+        return None  # what broke there may be mended by now
     run.attempt.record(stage, result, spent, key, job.identity)
     return result
 

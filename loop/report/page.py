@@ -9,13 +9,16 @@ from typing import Protocol
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from loop import __version__
+from loop.core.errors import TornBlob
 from loop.core.experiment import Findings
 from loop.core.figures import Figure, Figures
 from loop.core.gate import Interval, Standing
 from loop.core.generation import Exam, Generation
+from loop.core.score import Scorecard
 from loop.gains.comparable import series
 from loop.report.bars import Bars, bars
 from loop.report.chart import Chart, Mark, chart
+from loop.report.moved import Moved, moved
 from loop.store.views import OpeningView, PolicyMoveView, StatusView, WhyView
 
 SIBLING_STEP = 0.18
@@ -34,6 +37,10 @@ class Lineage(Protocol):
 
     def why(self, generation: Generation) -> WhyView:
         """The chain behind a generation."""
+        ...
+
+    def load(self, kind: type[Scorecard], digest: str) -> Scorecard:
+        """A stored scorecard; raises TornBlob."""
         ...
 
     def contract_names(self) -> dict[str, str]:
@@ -72,6 +79,7 @@ def page(store: Lineage, family: str, findings: Findings | None = None) -> str:
         findings=findings,
         verdict=verdict(findings) if findings else "",
         arm_plots=_arm_plots(findings),
+        cases={g.digest: _cases(store, g.exam) for g in generations if g.exam is not None},
         parts={g.digest: _parts(g.exam) for g in generations if g.exam is not None},
         labels=lambda matrix: sorted({label for row in matrix.values() for label in row}),
         whys={g.digest: store.why(g) for g in generations if g.exam is not None},
@@ -133,6 +141,16 @@ def _arm_plots(found: Findings | None) -> list[Bars]:
         bars("The iterated arm less each other arm", found.contrasts),
     )
     return [plot for plot in plots if plot is not None]
+
+
+def _cases(store: Lineage, exam: Exam) -> tuple[Moved, ...]:
+    """The cases that moved most; none where the scorecards' bytes are gone, since the page is a view."""
+    if exam.parent_scorecard is None:
+        return ()
+    try:
+        return moved(store.load(Scorecard, exam.parent_scorecard), store.load(Scorecard, exam.scorecard))
+    except TornBlob:
+        return ()
 
 
 def _parts(exam: Exam) -> list[Bars]:

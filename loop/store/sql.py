@@ -15,6 +15,7 @@ from sqlmodel import Session, col, func, select
 
 from loop.core.budget import Budget
 from loop.core.errors import UserError
+from loop.core.evidence import EpisodeEvidence
 from loop.core.figures import Figures
 from loop.core.gate import Standing
 from loop.core.generation import Generation
@@ -25,7 +26,7 @@ from loop.core.rescore import Standpoint
 from loop.core.stage import Stage
 from loop.core.training_set import Row, TrainingSet
 from loop.ports import Attempt, Blobs, Trained
-from loop.store import lease, migrate, nouns, queries, rescores
+from loop.store import episodes, lease, migrate, nouns, queries, rescores
 from loop.store.attempt import SqlAttempt
 from loop.store.changes import differences
 from loop.store.database import now, reading, writing
@@ -247,6 +248,10 @@ class SqlStore:
             keys = session.exec(steps.order_by(StepRow.key)).all()
         found = (attempt.find(Stage.TRAIN, Trained, key) for key in keys)
         return tuple(trained for trained in found if trained is not None), attempt.budget()
+
+    def episode(self, digest: str) -> EpisodeEvidence:
+        """One episode by digest or unique prefix, with its scores; UserError, TornBlob."""
+        return episodes.evidence(self.url, self.blobs, digest)
 
     def figures(self) -> tuple[Figures, ...]:
         """Imported figures of other systems: of each source the newest import."""

@@ -19,7 +19,20 @@ def test_every_command_has_help_that_fits_80_columns() -> None:
 
     command = str(Path(sys.executable).parent / "macaron-loop")
     groups = (
-        ("", "run", "experiment", "status", "lineage", "show", "why", "report", "rescore", "manifest", "replay", "noise")
+        (
+            "",
+            "run",
+            "experiment",
+            "status",
+            "lineage",
+            "show",
+            "why",
+            "report",
+            "rescore",
+            "manifest",
+            "replay",
+            "noise",
+        )
         + ("rollback", "nightly", "schedule", "judge", "figures", "holdout", "contract", "harness", "adapters")
         + ("base", "db", "mlflow", "doctor")
     )
