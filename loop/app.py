@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loop import library, plugins
@@ -232,6 +233,15 @@ def as_planned(settings: Settings, plan: Plan) -> Settings:
     """These settings with the parts that a recorded plan examined with; nothing is published from them."""
     parts = {"engine": plan.engine, "judge": plan.judge, "environments": plan.environments, "seed": plan.seed}
     return settings.model_copy(update=parts | {"tracking_uri": "off"})
+
+
+def write_report(settings: Settings, store: SqlStore, path: Path | None = None) -> Path:
+    """Write the lineage's page, by default beside the database; raises OSError."""
+    from loop.report.page import page
+
+    target = path or settings.home / "report.html"
+    target.write_text(page(store, settings.family, read_findings(store, settings.family)), encoding="utf-8")
+    return target
 
 
 def prepare_base(settings: Settings) -> Base:

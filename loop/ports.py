@@ -16,6 +16,8 @@ from loop.core.noun import Noun
 from loop.core.pair import Adapter, Harness, Message
 from loop.core.plan import CuratePlan, Plan
 from loop.core.score import CaseScore, Verdict
+from loop.core.served import Attestation as Attestation
+from loop.core.served import EngineReport as EngineReport
 from loop.core.stage import Stage
 from loop.core.training_set import Curve, Fingerprints, Row, TrainingJob, TrainingProfile, TrainingSet
 
@@ -56,32 +58,6 @@ class Blobs(Protocol):
     def has(self, digest: str) -> bool:
         """Whether the address is present (content is checked on get)."""
         ...
-
-
-class Attestation(Noun):
-    """What was checked after an adapter was loaded; ``ok`` is the whole verdict.
-
-    ``modules`` counts bound LoRA modules; ``probe_difference`` is the largest absolute
-    difference between the served logits and an independent load of the same blob;
-    ``base_difference`` the same against the base (0 for a fresh adapter).
-    """
-
-    adapter: str
-    blob: str
-    modules: int
-    probe_difference: float
-    base_difference: float
-    ok: bool
-    text: str
-
-
-class EngineReport(Noun):
-    """Throughput of one ``generate`` call, for progress and benchmarks (seconds, tokens)."""
-
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    generated_tokens: int = 0
-    seconds: float = 0.0
 
 
 Follow = Callable[[int, Completion], Sequence[tuple[int, Request]]]
@@ -301,6 +277,10 @@ class Tracker(Protocol):
         scores: Mapping[str, Any],
     ) -> str:
         """Write one generation's run with nested specialist runs; returns the run's id. Idempotent."""
+        ...
+
+    def attach(self, generation: Generation, path: Path) -> None:
+        """Keep a file (the report with its plots) with a published generation's run; replaces one of that name."""
         ...
 
 

@@ -16,20 +16,17 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write one self-contained HTML page: scores, gains, decisions and what they rest on."""
-    from loop.app import open_store, read_findings
+    from loop.app import open_store, write_report
     from loop.core.errors import UserError
-    from loop.report.page import page
     from loop.settings import load_settings
 
     settings = load_settings(config)
     store = open_store(settings)
-    text = page(store, settings.family, read_findings(store, settings.family))
-    target = out or settings.home / "report.html"
     try:
-        target.write_text(text, encoding="utf-8")
+        target = write_report(settings, store, out)
     except OSError as error:
         raise UserError(
-            f"cannot write the report to {target} ({error.strerror}): name another file with --out"
+            f"cannot write the report to {out or settings.home} ({error.strerror}): name another file with --out"
         ) from error
     size = target.stat().st_size
     print_json({"path": str(target), "bytes": size}) if as_json else print(f"{target} ({size / 1024:.0f} KB)")

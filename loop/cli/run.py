@@ -96,7 +96,7 @@ def _grow(
 ) -> list[Generation]:
     from rich.console import Console
 
-    from loop.app import first_pair, open_loop
+    from loop.app import first_pair, open_loop, write_report
     from loop.cli.progress import TerminalProgress
     from loop.pipeline.generation import grow, plant
 
@@ -112,7 +112,12 @@ def _grow(
         if first == 0 and not store.generations(settings.family):
             progress.stage("base", "preparing the base model and fresh adapters")
             plant(loop, first_pair(settings, loop), settings.seed)
-        return grow(loop, first, last, plan, fresh=fresh, forced=force)
+        grown = grow(loop, first, last, plan, fresh=fresh, forced=force)
+        try:
+            loop.tracker.attach(grown[-1], write_report(settings, store))
+        except OSError as error:  # the report is only a view: the generation is registered all the same
+            progress.stage("report", f"not written ({error.strerror}); macaron-loop report writes it again")
+        return grown
 
 
 def _report(settings: Settings, store: SqlStore, grown: list[Generation], reused: bool, as_json: bool) -> None:

@@ -64,6 +64,14 @@ class MlflowTracker(Noun):
         with _alone(self.uri):
             return self._publish(_client(self.uri), generation, parent, trained, scores)
 
+    def attach(self, generation: Generation, path: Path) -> None:
+        """Log a file as an artifact of the generation's run; nothing where it was not published."""
+        with _alone(self.uri):
+            client = _client(self.uri)
+            experiment = _experiment(client, self.experiment, self.artifacts or _beside(self.uri))
+            for run in _runs(client, experiment, "macaron.digest", generation.digest, kind="generation"):
+                client.log_artifact(run.info.run_id, str(path), "report")
+
     def _publish(
         self,
         client: MlflowClient,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from loop.core.generation import Generation
@@ -22,3 +23,6 @@ class QuietTracker(Noun):
     ) -> str:
         """The empty run id, because there is no run."""
         return ""
+
+    def attach(self, generation: Generation, path: Path) -> None:
+        """Nothing: there is no run."""

@@ -179,3 +179,18 @@ def _nested(client: MlflowClient, run_id: str) -> list[Run]:
 
 def _is(run: Run, generation: Generation) -> bool:
     return bool(run.data.tags.get("macaron.digest") == generation.digest)
+
+
+def test_the_report_with_its_plots_is_kept_with_the_generation_s_run(
+    published: tuple[MlflowTracker, MlflowClient, list[str]], tmp_path: Path
+) -> None:
+    tracker, client, ids = published
+    root, child, _ = lineage()
+    page = tmp_path / "report.html"
+    for text in ("<p>first</p>", "<p>second</p>"):
+        page.write_text(text)
+        tracker.attach(child, page)
+    assert [artifact.path for artifact in client.list_artifacts(ids[1], "report")] == ["report/report.html"]
+    assert Path(client.download_artifacts(ids[1], "report/report.html", str(tmp_path))).read_text() == "<p>second</p>"
+    assert not client.list_artifacts(ids[2], "report")
+    assert tracker.publish(child, root, (trained(),), SCORES) == ids[1]  # publishing again keeps the run
