@@ -182,10 +182,11 @@ def experiment_plan(settings: Settings, contract: Contract) -> Plan:
     return plan.revise(explorer=Spec(use="exemplars")) if plan.explorer.use == "keep" else plan
 
 
-def read_findings(store: SqlStore, name: str) -> Findings | None:
+def read_findings(store: SqlStore, name: str, *, strict: bool = False) -> Findings | None:
     """What the arms of an experiment came to so far; None before any is examined.
 
-    ``name`` may be that of one of its lineages.
+    ``name`` may be that of one of its lineages. Arms that do not compare (other contracts,
+    other cases) give None too, or with ``strict`` a UserError that says why.
     """
     from loop.gains.findings import findings
 
@@ -197,7 +198,14 @@ def read_findings(store: SqlStore, name: str) -> Findings | None:
             arm, seed = found
             lineages.setdefault(arm, {})[seed] = store.generations(family)
     lineages = {arm: lineages[arm] for arm in Arm if arm in lineages}
-    return findings(name, lineages, lambda digest: store.load(Scorecard, digest))
+    try:
+        return findings(name, lineages, lambda digest: store.load(Scorecard, digest))
+    except ValueError as error:
+        if not strict:
+            return None
+        raise UserError(
+            f"the arms of experiment {name} do not compare: {error}; grow them under one contract and one exam"
+        ) from error
 
 
 def sight(settings: Settings, store: SqlStore, plan: Plan) -> Detectable | None:

@@ -106,7 +106,7 @@ def _show(store: SqlStore, name: str, as_json: bool) -> None:
     from loop.app import read_findings
     from loop.core.errors import UserError
 
-    found = read_findings(store, name)
+    found = read_findings(store, name, strict=True)
     if found is None:
         raise UserError(f"experiment {name} has no examined generation: macaron-loop experiment run --name {name}")
     if as_json:
