@@ -38,7 +38,7 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
-def _whole(parent: Generation, blob: str, standing: Standing = Standing.PROMOTED) -> Generation:
+def whole(parent: Generation, blob: str, standing: Standing = Standing.PROMOTED) -> Generation:
     """A generation with every part of an exam that the page can show."""
     child = lineage.child(parent, blob, standing=standing)
     assert child.exam is not None
@@ -80,7 +80,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store.register(at, None)
     for number in range(20):
         rejected = number % 4 == 3
-        grown = _whole(at, f"g{number}", Standing.REJECTED if rejected else Standing.PROMOTED)
+        grown = whole(at, f"g{number}", Standing.REJECTED if rejected else Standing.PROMOTED)
         store.register(grown, None)
         at = at if rejected else grown
     written = folder / "report.html"
