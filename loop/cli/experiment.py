@@ -129,10 +129,10 @@ def tables(found: Findings) -> list[Table]:
     from loop.cli.render import bounds
 
     gains = Table(title=f"experiment {found.name}: gain over generation 0, mean of seeds", title_justify="left")
-    for column in ("arm", "seeds", "gen", "score", "gain", "iterated − this arm"):
+    for column in ("arm", "gen", "score", "gain", "iterated − arm"):
         gains.add_column(column, no_wrap=True)
     costs = Table(title="what learning cost, mean of seeds, and what the gate said", title_justify="left")
-    for column in ("arm", "generated", "trained", "ratio", "trials", "per point", "gate passed"):
+    for column in ("arm", "seeds", "sampled", "trained", "ratio", "trials", "a point", "passed"):
         costs.add_column(column, justify="left" if column == "arm" else "right", no_wrap=column == "arm")
     for arm in found.arms:
         last = arm.points[-1].number
@@ -141,11 +141,12 @@ def tables(found: Findings) -> list[Table]:
             score = "-" if point.score is None else f"{point.score:.1f}"
             contrast = bounds(found.contrasts.get(arm.arm), signed=True) if arm.arm in found.contrasts else ""
             gain = bounds(point.gain, signed=True)
-            head = (arm.arm.value, str(len(arm.seeds))) if point is arm.points[0] else ("", "")
-            gains.add_row(*head, str(point.number), score, gain, contrast if ends else "")
+            head = arm.arm.value if point is arm.points[0] else ""
+            gains.add_row(head, str(point.number), score, gain, contrast if ends else "")
         ratio = "-" if arm.ratio is None else f"{arm.ratio:.3f}"
         costs.add_row(
             arm.arm.value,
+            str(len(arm.seeds)),
             f"{arm.budget.generated_tokens:,}",
             f"{arm.budget.trained_tokens:,}",
             ratio,

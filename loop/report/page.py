@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from loop import __version__
 from loop.core.errors import TornBlob
-from loop.core.experiment import Findings
+from loop.core.experiment import Arm, Findings
 from loop.core.figures import Figure, Figures
 from loop.core.gate import Interval, Standing
 from loop.core.generation import Exam, Generation
@@ -22,6 +22,7 @@ from loop.report.moved import Moved, moved
 from loop.store.views import OpeningView, PolicyMoveView, StatusView, WhyView
 
 SIBLING_STEP = 0.18
+ENOUGH_SEEDS = 3  # one seed's luck is not told apart from the arm
 
 
 class Lineage(Protocol):
@@ -124,7 +125,10 @@ def verdict(found: Findings) -> str:
     gap = found.compounding
     if gap is None:
         return "Compounding was not measured: the arms iterated and one_shot are both needed."
-    said = f"{bounds(gap, signed=True)} points over one_shot"
+    seeds = len(found.by_seed.get(Arm.ONE_SHOT, {}))
+    said = f"{bounds(gap, signed=True)} points over one_shot ({seeds} seed{'s' * (seeds != 1)})"
+    if seeds < ENOUGH_SEEDS:
+        return f"Too few seeds to say whether gains compound: {said}; {ENOUGH_SEEDS} are asked for."
     if gap.low > 0:
         return f"Gains compound: {said}."
     if gap.high < 0:

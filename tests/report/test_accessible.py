@@ -23,6 +23,7 @@ from tests.store import lineage
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 GAIN = Interval(point=3.0, low=-1.0, high=6.0, n=40, clusters=8)
 FIGURES = Path(__file__).parents[2] / "examples" / "figures" / "macaron-v1.toml"
+SEEDS = {"one_shot": {"1": 2.0, "2": 4.0, "3": 3.0}}
 LARGEST_BYTES = 3_000_000
 
 
@@ -67,7 +68,7 @@ def _findings() -> Findings:
         )
         for arm in Arm
     )
-    return Findings(name="main", contract="c", arms=arms, contrasts={"one_shot": GAIN, "sham": GAIN})
+    return Findings(name="main", contract="c", arms=arms, contrasts={"one_shot": GAIN, "sham": GAIN}, by_seed=SEEDS)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,7 @@ def test_twenty_generations_and_their_arms_stay_a_small_page(file: Path) -> None
     assert len(text.encode()) < LARGEST_BYTES
     for said in (
         "Do gains compound?",
-        "Compounding is not shown: +3.0 [-1.0, +6.0]",
+        "Compounding is not shown: +3.0 [-1.0, +6.0] points over one_shot (3 seeds)",
         "Transplant",
         "Interference",
         "Axioms by scenario",

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from loop.app import open_store
+from loop.core.experiment import Findings
 from loop.core.gate import Interval, Standing
 from loop.report.chart import Mark, chart
-from loop.report.page import page
+from loop.report.page import page, verdict
 from loop.settings import Settings
 from loop.store.sql import SqlStore
 from tests.cli.test_bad_input import one_sentence, run
@@ -114,3 +115,22 @@ def test_marks_stand_where_their_values_are_and_ticks_enclose_them() -> None:
 def test_a_flat_lineage_has_a_chart_too() -> None:
     still = Interval(point=0.0, low=0.0, high=0.0, n=1, clusters=1)
     assert chart("gain", [Mark(label="a", at=1, interval=still)], signed=True) is not None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "seeds", "said"),
+    [
+        (1.0, 5.0, 3, "Gains compound: +3.0 [+1.0, +5.0] points over one_shot (3 seeds)."),
+        (1.0, 5.0, 2, "Too few seeds to say"),
+        (-1.0, 5.0, 4, "Compounding is not shown"),
+        (-5.0, -1.0, 3, "Gains do not compound: -3.0"),
+    ],
+)
+def test_the_verdict_says_no_more_than_was_measured(low: float, high: float, seeds: int, said: str) -> None:
+    gap = Interval(
+        point=(low + high) / 2 if low * high < 0 else 3.0 * (1 if low > 0 else -1), low=low, high=high, n=9, clusters=3
+    )
+    by_seed = {"one_shot": {str(seed): 1.0 for seed in range(seeds)}}
+    found = Findings(name="x", contract="c", arms=(), contrasts={"one_shot": gap}, by_seed=by_seed)
+    assert verdict(found).startswith(said)
+    assert "not measured" in verdict(Findings(name="x", contract="c", arms=()))
