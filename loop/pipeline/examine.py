@@ -23,7 +23,6 @@ from loop.core.stage import Stage
 from loop.core.training_set import Fingerprints
 from loop.gains.contrasts import (
     CHILD,
-    GOODHART,
     HARNESS,
     PARENT,
     TRANSPLANT,
@@ -34,8 +33,8 @@ from loop.gains.contrasts import (
     whole,
 )
 from loop.gains.coverage import collapse_alarms, distinct_share, mean_pass_at_k
-from loop.gains.intervals import Difference, Value, by_score, interval, of_axiom, paired, score_or_zero, single
-from loop.gains.sequential import sign_flip
+from loop.gains.exam import bounds, exam_of, known
+from loop.gains.intervals import single
 from loop.pipeline.canaries import probe
 from loop.pipeline.cards import CHILD_CELL, HALVES, PARENT_CELL, examine_best, examine_cells, interference
 from loop.pipeline.experience import chain, generated, play_jobs, score_shards, split_tasks
@@ -114,7 +113,7 @@ def _anchor(run: Run, card: Scorecard) -> Interval | None:
     """The score on the cases of every panel."""
     kept = {t.digest for e in run.loop.environments for t in anchored(_drawn(run, e, 0), run.plan.examine.anchor)}
     rows = tuple(score for score in card.scores if score.task.digest in kept)
-    return _bounds(run, single(card.revise(scores=rows)))
+    return bounds(run.plan, single(card.revise(scores=rows)))
 
 
 def fingerprint_holdout(run: Run) -> Fingerprints:
@@ -217,42 +216,12 @@ def _measures(pair: Pair, episodes: Sequence[Episode], scores: Sequence[CaseScor
 def _summary(
     run: Run, cards: Mapping[tuple[Cell, Half], Scorecard], diversity: dict[str, float], alarms: tuple[str, ...]
 ) -> Exam:
-    store, gate = run.loop.store, run.plan.gate
-    before, after = cards[PARENT_CELL, Half.SEALED], cards[CHILD_CELL, Half.SEALED]
     ends = {(who, half): cards[cell, half] for who, cell in WHO.items() for half in HALVES}
-
-    def gains(value: Value) -> tuple[Difference, ...]:
-        return paired(before, after, value)
-
-    names = after.environments()
-    total = gains(by_score)
-    groups = sorted({row.group for row in total})
-    return Exam(
-        contract=after.contract,
-        scorecard=store.save(after),
-        parent_scorecard=store.save(before),
-        score=after.mean(),
-        score_unscored_zero=after.mean(unscored_as_zero=True),
-        coverage=after.coverage(),
-        cases=len(after.scores),
-        axioms=after.axiom_means(),
-        groups=group_means(after),
-        matrix=after.matrix(),
-        panel=panel_of(run),
-        anchor=_anchor(run, after),
-        environments={name: mean for name in names if (mean := after.mean(name)) is not None},
-        pass_rates=level_rates(before, "parent") | level_rates(after, "child"),
-        score_interval=_bounds(run, single(after)),
-        gain=_bounds(run, total),
-        gain_unscored_zero=_bounds(run, gains(score_or_zero)),
-        gain_p=sign_flip(total, draws=gate.flips, seed=run.plan.seed),
-        environment_gains=_known(run, {n: [row for row in total if row.environment == n] for n in names}),
-        axiom_gains=_known(run, {axiom.id: gains(of_axiom(axiom.id)) for axiom in run.loop.contract.axioms}),
-        group_gains=_known(run, {group: [row for row in total if row.group == group] for group in groups}),
-        goodhart=_bounds(run, contrast(ends, GOODHART)),
-        diversity=diversity,
-        alarms=alarms,
-    )
+    for who in WHO:
+        run.loop.store.save(ends[who, Half.SEALED])
+    exam = exam_of(run.loop.contract, run.plan, ends)
+    anchor = _anchor(run, ends[CHILD, Half.SEALED])
+    return exam.revise(panel=panel_of(run), anchor=anchor, diversity=diversity, alarms=alarms)
 
 
 def _attribution(run: Run, cards: Mapping[tuple[Cell, Half], Scorecard], child: Pair) -> dict[str, dict[str, Interval]]:
@@ -267,37 +236,6 @@ def _attribution(run: Run, cards: Mapping[tuple[Cell, Half], Scorecard], child: 
     values = shapley(players)
     together = coalitions(sealed, labels, players)
     return {
-        "transplant": _known(run, whole(sealed, TRANSPLANT)),
-        "shapley": _known(run, {player: contrast(together, weights) for player, weights in values.items()}),
+        "transplant": known(run.plan, whole(sealed, TRANSPLANT)),
+        "shapley": known(run.plan, {player: contrast(together, weights) for player, weights in values.items()}),
     }
-
-
-def _bounds(run: Run, rows: Sequence[Difference]) -> Interval | None:
-    return interval(rows, level=run.plan.gate.level, draws=run.plan.gate.draws, seed=run.plan.seed)
-
-
-def _known(run: Run, rows: Mapping[str, Sequence[Difference]]) -> dict[str, Interval]:
-    """The intervals of named rows; a name without rows is left out."""
-    found = {name: _bounds(run, some) for name, some in rows.items()}
-    return {name: bounds for name, bounds in found.items() if bounds is not None}
-
-
-def group_means(card: Scorecard) -> dict[str, float]:
-    """Mean case score by scenario (or skill environment), 0..100."""
-    groups: dict[str, list[float]] = defaultdict(list)
-    for score in card.scores:
-        if score.score is not None:
-            groups[score.task.group].append(score.score)
-    return {name: sum(values) / len(values) for name, values in sorted(groups.items())}
-
-
-def level_rates(card: Scorecard, who: str) -> dict[str, float]:
-    """Sealed pass rate by ``who/environment/level``, and ``who/environment`` over all levels."""
-    rates: dict[str, float] = {}
-    for name in card.environments():
-        levels = sorted({s.task.level for s in card.scores if s.task.environment == name})
-        found = {f"{who}/{name}": card.pass_rate(name)}
-        if len(levels) > 1:
-            found |= {f"{who}/{name}/{level}": card.pass_rate(name, level) for level in levels}
-        rates |= {key: rate for key, rate in found.items() if rate is not None}
-    return rates

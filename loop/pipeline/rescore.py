@@ -9,7 +9,7 @@ unscored, with the reason, and never zero.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -25,17 +25,14 @@ from loop.core.case import (
 from loop.core.contract import Contract, Half
 from loop.core.episode import Episode, EpisodeShard, Failure
 from loop.core.errors import LoopError, StageFailed, UserError
-from loop.core.gate import Interval
 from loop.core.generation import Exam, Generation
 from loop.core.noun import Noun
 from loop.core.plan import Plan, Spec
 from loop.core.rescore import Rescore
 from loop.core.score import CaseScore, Scorecard, ScoreShard
 from loop.core.stage import Stage
-from loop.gains.contrasts import CHILD, GOODHART, PARENT, contrast
-from loop.gains.intervals import Difference, Value, by_score, interval, of_axiom, paired, score_or_zero, single
-from loop.gains.sequential import sign_flip
-from loop.pipeline.examine import group_means, level_rates
+from loop.gains.contrasts import CHILD, PARENT
+from loop.gains.exam import exam_of
 from loop.pipeline.experience import ScoreJob, judge_episodes, judged, pass_rates
 from loop.ports import Attempt, Executor, Judge, Progress, Store
 
@@ -259,7 +256,7 @@ def _summary(
     lost = [failure.message for failure in failures if failure.boundary == CONTRACT_BOUNDARY]
     collected = [row for key, shard in scores.items() if not _is_exam(key, shard.half) for row in shard.scores]
     held = [episode for shard in shards.values() for episode in shard.episodes if episode.digest in sealed]
-    found, own = exam_under(bench.contract, plan, cards), generation.exam
+    found, own = exam_of(bench.contract, plan, cards), generation.exam
     same = own is not None and own.contract == found.contract and plan.judge == bench.spec
     return Rescore(
         generation=generation.digest,
@@ -277,43 +274,3 @@ def _summary(
 
 def _cards_of(exam: Exam | None) -> tuple[str | None, str | None]:
     return (None, None) if exam is None else (exam.scorecard, exam.parent_scorecard)
-
-
-def exam_under(contract: Contract, plan: Plan, cards: Cards) -> Exam:
-    """The exam of these scorecards with the plan's own gate and seed, so that equal scores give equal intervals."""
-    gate = plan.gate
-    before, after = cards[PARENT, Half.SEALED], cards[CHILD, Half.SEALED]
-
-    def bounds(rows: Sequence[Difference]) -> Interval | None:
-        return interval(rows, level=gate.level, draws=gate.draws, seed=plan.seed)
-
-    def gains(value: Value) -> tuple[Difference, ...]:
-        return paired(before, after, value)
-
-    def known(rows: Mapping[str, Sequence[Difference]]) -> dict[str, Interval]:
-        found = {name: bounds(some) for name, some in rows.items()}
-        return {name: made for name, made in found.items() if made is not None}
-
-    names, total = after.environments(), gains(by_score)
-    return Exam(
-        contract=after.contract,
-        scorecard=after.digest,
-        parent_scorecard=before.digest,
-        score=after.mean(),
-        score_unscored_zero=after.mean(unscored_as_zero=True),
-        coverage=after.coverage(),
-        cases=len(after.scores),
-        axioms=after.axiom_means(),
-        groups=group_means(after),
-        matrix=after.matrix(),
-        environments={name: mean for name in names if (mean := after.mean(name)) is not None},
-        pass_rates=level_rates(before, "parent") | level_rates(after, "child"),
-        score_interval=bounds(single(after)),
-        gain=bounds(total),
-        gain_unscored_zero=bounds(gains(score_or_zero)),
-        gain_p=sign_flip(total, draws=gate.flips, seed=plan.seed),
-        environment_gains=known({name: [row for row in total if row.environment == name] for name in names}),
-        axiom_gains=known({axiom.id: gains(of_axiom(axiom.id)) for axiom in contract.axioms}),
-        group_gains=known({name: [r for r in total if r.group == name] for name in sorted({r.group for r in total})}),
-        goodhart=bounds(contrast(cards, GOODHART)),
-    )

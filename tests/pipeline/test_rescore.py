@@ -42,6 +42,8 @@ LEFT_OUT = {
     "selection": Budget(),
     "canaries": None,
     "interference": {},
+    "anchor": None,
+    "panel": 0,
 }
 
 
