@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loop.app import open_store
+from loop.app import open_contract, open_store
 from loop.core.gate import Standing
 from loop.settings import Settings
 from loop.store.sql import SqlStore
@@ -63,3 +63,22 @@ def test_the_ledger_lists_each_opening(tmp_path: Path, store: SqlStore) -> None:
 def test_an_unopened_holdout_says_so(tmp_path: Path) -> None:
     done = run(tmp_path, "holdout", "ledger")
     assert done.returncode == 0 and "never opened" in done.stdout
+
+
+def test_a_plan_that_cannot_see_the_effect_asked_for_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    store = open_store(settings)
+    root = lineage.root()
+    child = lineage.child(root)
+    assert child.exam is not None and child.exam.gain is not None
+    gain = child.exam.gain.revise(low=-2.0, high=10.0, n=122)
+    child = child.revise(exam=child.exam.revise(contract=open_contract(settings).digest, gain=gain))
+    store.register(root, None)
+    store.register(child, None)
+    shown = json.loads(run(tmp_path, "run", "--generation", "1", "--dry-run", "--json").stdout)["detectable"]
+    # by hand: half of 12 points over 1.96 is an error of 3.06; look 2 may use 0.05 x 6 / (2 pi)^2 = 0.0076 of alpha,
+    # whose quantile is 2.43; with 0.84 for the power that is 3.27 errors
+    assert shown["effect"] == pytest.approx(3.27 * 3.06, abs=0.05) and shown["exams"] == 1
+    refused = run(tmp_path, "run", "--generation", "1", MACARON_SIZES__GATE__EFFECT="5")
+    one_sentence(refused, 2, "sees gains from 10.0 points", "asks for 5", "--underpowered")
+    assert store.attempts(lineage.FAMILY) == ()
