@@ -13,7 +13,7 @@ from loop.core.episode import Split
 from loop.core.plan import CuratePlan
 from loop.core.training_set import Fingerprints, Row
 from loop.curators.best import Best
-from loop.curators.decontaminate import fingerprint, overlap
+from loop.curators.decontaminate import fingerprint, overlap, repeats
 from tests.curators.rows import BagOfWords, row
 
 EMPTY = Fingerprints()
@@ -145,6 +145,10 @@ def test_whatever_the_rows_the_set_is_clean_capped_and_repeatable(
 ) -> None:
     plan = CuratePlan(per_task=per_task, max_rows=max_rows, replay_ratio=ratio)
     prints = fingerprint(secrets, EMBEDDER)
+    if any(repeats(r, prints) for r in (*fresh, *old)):
+        with pytest.raises(ValueError, match="repeat a sealed case"):
+            Best().curate("L1", fresh, old, plan, prints, EMBEDDER, 7)
+        return
     chosen = Best().curate("L1", fresh, old, plan, prints, EMBEDDER, 7)
     assert chosen == Best().curate("L1", list(fresh), list(old), plan, prints, EMBEDDER, 7)
     assert len(chosen.rows) <= max_rows

@@ -115,7 +115,7 @@ class DearJudge(fakes.RecordJudge):
     """Its verdicts count as calls of a language model."""
 
     def judge(self, *arguments: object) -> tuple[fakes.Verdict, ...]:
-        return tuple(v.revise(judge="model") for v in super().judge(*arguments))  # type: ignore[arg-type]
+        return tuple(v.revise(judge="model", calls=1) for v in super().judge(*arguments))  # type: ignore[arg-type]
 
 
 def test_judges_stop_when_tonights_money_is_spent(tmp_path: Path) -> None:
