@@ -188,7 +188,11 @@ def _run(settings: Settings, store: SqlStore, terms: Terms, date: str) -> Night:
 
 
 def _keep(settings: Settings, store: SqlStore | None, night: Night) -> None:
-    """Write the post-mortem to the store and to a file of its own; a full disk must not hide how it ended."""
+    """Write the post-mortem to the store and to a file of its own, and the report where a generation was grown.
+
+    A full disk must not hide how it ended.
+    """
+    from loop.app import open_tracker, write_report
     from loop.core.errors import LoopError
     from loop.pipeline.nightly import broken_as_stage_failed
 
@@ -199,6 +203,8 @@ def _keep(settings: Settings, store: SqlStore | None, night: Night) -> None:
             folder = settings.home / "nightly"
             folder.mkdir(parents=True, exist_ok=True)
             _write(folder, night)
+            if store is not None and night.generation is not None:
+                open_tracker(settings).attach(store.by_digest(night.generation), write_report(settings, store))
     except LoopError as error:
         _warn(str(error))
 
