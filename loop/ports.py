@@ -370,6 +370,10 @@ class Store(Protocol):
         """The training rows of these generations' attempts for one label, in order."""
         ...
 
+    def tasks_met(self, generation: Generation) -> tuple[Task, ...]:
+        """The train tasks met to make a generation; empty for a root."""
+        ...
+
     def load(self, kind: type[NounT], digest: str) -> NounT:
         """Any stored noun by its digest; raises TornBlob."""
         ...

@@ -27,6 +27,7 @@ class Exam(Noun):
     specialist's and the harness's share; both sum to their ``total``. ``selection`` is what
     choosing among a child's answers cost (best of k). ``matrix`` is the mean of each axiom by
     scenario, ``interference`` each environment's score with each specialist's adapter, 0..100.
+    ``earlier`` is the gain on the train tasks of each earlier generation, by its number.
     ``panel`` counts how often the holdout was drawn again, ``anchor`` is the score on the cases
     that are in every panel.
     """
@@ -51,6 +52,7 @@ class Exam(Noun):
     goodhart: Interval | None = None
     matrix: dict[str, dict[str, float]] = {}
     interference: dict[str, dict[str, float]] = {}
+    earlier: dict[str, Interval] = {}
     group_gains: dict[str, Interval] = {}
     transplant: dict[str, Interval] = {}
     shapley: dict[str, Interval] = {}

@@ -54,7 +54,8 @@ class ExaminePlan(Noun):
     ``best_of_tokens``: the child answers each task many times, as often as these generated
     tokens allow, and the visible checks choose its answer (best of k). ``canaries`` are
     baits of each kind, ``interference`` the tasks of each environment that every
-    specialist's adapter answers in turn. After ``looks`` exams of a lineage the holdout is
+    specialist's adapter answers in turn, ``earlier`` the train tasks of each environment and
+    earlier generation that are met once more. After ``looks`` exams of a lineage the holdout is
     drawn again from fresh seeds, but for the ``anchor`` share of it, which stays.
     """
 
@@ -70,6 +71,7 @@ class ExaminePlan(Noun):
     best_of_tokens: int | None = Field(default=None, gt=0)
     canaries: int = Field(default=0, ge=0)
     interference: int = Field(default=0, ge=0)
+    earlier: int = Field(default=0, ge=0)
 
 
 class Allowance(Noun):

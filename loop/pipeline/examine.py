@@ -38,6 +38,7 @@ from loop.gains.intervals import single
 from loop.pipeline.canaries import probe
 from loop.pipeline.cards import CHILD_CELL, HALVES, PARENT_CELL, examine_best, examine_cells, interference
 from loop.pipeline.experience import chain, generated, play_jobs, score_shards, split_tasks
+from loop.pipeline.forgetting import earlier_banks
 from loop.pipeline.parts import Run
 from loop.pipeline.rollouts import play
 from loop.pipeline.steps import each
@@ -161,10 +162,13 @@ def _exam(run: Run, child: Pair) -> Exam:
     diversity, alarms = _diversity(run, child)
     baits = probe(run, child)
     crossed = interference(run, tasks.tasks, child)
+    kept = earlier_banks(run, child)
 
     def summary() -> Exam:
         exam = _summary(run, cards, diversity, alarms)
-        return exam.revise(selection=spent, canaries=baits, interference=crossed, **_attribution(run, cards, child))
+        return exam.revise(
+            selection=spent, canaries=baits, interference=crossed, earlier=kept, **_attribution(run, cards, child)
+        )
 
     return run.attempt.once(Stage.EXAMINE, Exam, summary, "exam")
 

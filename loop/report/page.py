@@ -158,7 +158,12 @@ def _cases(store: Lineage, exam: Exam) -> tuple[Moved, ...]:
 
 
 def _parts(exam: Exam) -> list[Bars]:
-    plots = (bars("Transplant", exam.transplant), bars("Shapley values", exam.shapley))
+    earlier = {f"tasks of generation {number}": gain for number, gain in exam.earlier.items()}
+    plots = (
+        bars("Transplant", exam.transplant),
+        bars("Shapley values", exam.shapley),
+        bars("Backward transfer: gain on earlier tasks", earlier),
+    )
     return [plot for plot in plots if plot is not None]
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, func, select
 
 from loop.core.budget import Budget
+from loop.core.episode import Task
 from loop.core.errors import UserError
 from loop.core.evidence import EpisodeEvidence
 from loop.core.figures import Figures
@@ -23,6 +24,7 @@ from loop.core.manifest import Surroundings
 from loop.core.noun import Noun, digest_of
 from loop.core.plan import Plan
 from loop.core.rescore import Standpoint
+from loop.core.results import TaskList
 from loop.core.stage import Stage
 from loop.core.training_set import Row, TrainingSet
 from loop.ports import Attempt, Blobs, Trained
@@ -263,6 +265,13 @@ class SqlStore:
     def made_by(self, generation: Generation) -> tuple[Attempt, Plan]:
         """The attempt that registered a generation, with its plan; UserError for a root."""
         return rescores.made_by(self.url, self.blobs, generation)
+
+    def tasks_met(self, generation: Generation) -> tuple[Task, ...]:
+        """The train tasks met to make a generation; empty for a root."""
+        if generation.parent is None:
+            return ()
+        found = self.made_by(generation)[0].find(Stage.DISCOVER, TaskList)
+        return found.tasks if found is not None else ()
 
     def played(self, attempt: Attempt) -> tuple[tuple[Stage, str], ...]:
         """The steps of an attempt that hold episodes, as (stage, key), in order."""

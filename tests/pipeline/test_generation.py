@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from loop.core.base import Base
 from loop.core.contract import Contract, Half
-from loop.core.episode import Ask, Episode, EpisodeShard, Outcome, Record, Split, Task
+from loop.core.episode import Ask, Completion, Episode, EpisodeShard, Outcome, Record, Request, Split, Task
 from loop.core.errors import StageFailed, UserError
 from loop.core.gate import Standing
 from loop.core.generation import Generation
@@ -20,7 +21,7 @@ from loop.core.score import Scorecard, Verdict
 from loop.core.stage import Stage
 from loop.pipeline.generation import grow, plant, run_generation
 from loop.pipeline.parts import Loop
-from loop.ports import Rollout, Trained
+from loop.ports import Blobs, EngineReport, Follow, Rollout, Trained
 from loop.store.blobs import FsBlobs
 from loop.store.migrate import upgrade
 from loop.store.sql import SqlStore
@@ -259,3 +260,36 @@ def test_only_the_examine_stage_asks_for_holdout_tasks(made: Loop) -> None:
     run_generation(_replace(made, environments=(Watched(),)), _root(made), fakes.plan())
     assert {where for split, where in asked if split is Split.HOLDOUT} == {"exam"}
     assert Split.TRAIN in {split for split, _ in asked}
+
+
+class Forgetful(fakes.ScriptedEngine):
+    """Answers 1 while it has at most one training behind it, and never after."""
+
+    def generate(
+        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
+    ) -> EngineReport:
+        waiting = list(requests)
+        while waiting:
+            key, request = waiting.pop(0)
+            depth = 0 if request.adapter is None else int(request.adapter.blob.split("-")[1])
+            said = Completion(
+                text="0" if depth > 1 else "1",
+                prompt_ids=(3,),
+                token_ids=(4, 2),
+                logprobs=(-0.5, -0.1),
+                finish="stop",
+            )
+            waiting.extend(follow(key, said))
+        return EngineReport()
+
+
+def test_what_a_generation_forgot_of_earlier_tasks_shows_as_a_loss_on_each_bank(made: Loop) -> None:
+    plan = fakes.plan()
+    forgetting = plan.revise(examine=plan.examine.revise(earlier=6, diversity_tasks=0))
+    _root(made)
+    one, two, three = grow(_replace(made, engine=Forgetful()), 0, 3, forgetting, forced=True)
+    assert one.exam is not None and one.exam.earlier == {}  # nothing came before
+    assert two.exam is not None and three.exam is not None
+    # depth 1 is right on everything, depth 2 on nothing: 100 points are lost on the 6 tasks that generation 0 met
+    assert {name: (gain.point, gain.n) for name, gain in two.exam.earlier.items()} == {"0": (-100.0, 6)}
+    assert {name: gain.point for name, gain in three.exam.earlier.items()} == {"0": 0.0, "1": 0.0}

@@ -43,6 +43,7 @@ LEFT_OUT = {
     "canaries": None,
     "interference": {},
     "anchor": None,
+    "earlier": {},
     "panel": 0,
 }
 

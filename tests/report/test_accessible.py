@@ -47,6 +47,7 @@ def whole(parent: Generation, blob: str, standing: Standing = Standing.PROMOTED)
         transplant={"adapters": GAIN, "harness": GAIN, "interaction": GAIN, "total": GAIN},
         shapley={"L0": GAIN, "harness": GAIN},
         matrix={"advice": {"honest_counsel": 40.0}, "casual_chat": {}},
+        earlier={"0": GAIN},
         interference={"tools": {"L0": 10.0, "L1": 60.0}, "coding": {"L0": 5.0}},
         canaries=CanaryReport(probes=8, parent=0, child=1, fired=("keywords: insight closure",)),
         alarms=("tools: distinct replies fell from 0.90 to 0.20",),
