@@ -16,7 +16,8 @@ def ledger(config: Config = None, as_json: Json = False) -> None:
     from loop.settings import load_settings
 
     settings = load_settings(config)
-    openings = open_store(settings).openings(settings.family)
+    store = open_store(settings)
+    openings = store.openings(settings.family)
     if as_json:
         print_json(openings)
         return
@@ -32,4 +33,11 @@ def ledger(config: Config = None, as_json: Json = False) -> None:
     table.add_column("times", justify="right")
     for opening in openings:
         table.add_row(opening.at[:16], opening.generation[:8], opening.attempt[:8], opening.why, str(opening.times))
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    exams = sum(generation.exam is not None for generation in store.generations(settings.family))
+    looks = settings.sizes.examine.looks
+    console.print(
+        f"panel {exams // looks}: {exams % looks} of {looks} looks are used; then all but the anchor cases "
+        f"({settings.sizes.examine.anchor:.0%}) are drawn again"
+    )

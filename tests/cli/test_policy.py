@@ -56,6 +56,7 @@ def test_the_ledger_lists_each_opening(tmp_path: Path, store: SqlStore) -> None:
     done = run(tmp_path, "holdout", "ledger", COLUMNS="80")
     assert done.returncode == 0 and "exam of the successor" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "panel 0: 2 of 20 looks are used" in done.stdout
     rows = json.loads(run(tmp_path, "holdout", "ledger", "--json").stdout)
     assert [(row["why"], row["times"]) for row in rows] == [("exam of the successor", 2)]
 
