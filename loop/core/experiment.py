@@ -73,13 +73,14 @@ class ArmResult(Noun):
     """What one arm came to over its seeds.
 
     ``budget`` is the mean over the seeds of what its generations spent on learning, exams
-    left out; ``ratio`` is its generated and trained tokens over those of the standard arm.
+    left out; ``slope`` is the least-squares slope of its scores, in points a generation; ``ratio`` is its generated and trained tokens over those of the standard arm.
     ``passed`` of ``examined`` successors met every rule of the gate.
     """
 
     arm: Arm
     seeds: tuple[int, ...]
     points: tuple[Point, ...]
+    slope: Interval | None = None
     by_seed: dict[str, float] = {}
     budget: Budget
     ratio: float | None = None

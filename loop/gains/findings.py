@@ -57,12 +57,29 @@ def _arm(
         arm=arm,
         seeds=tuple(sorted(seeds)),
         points=tuple(_point(number, seeds, cards, draws) for number in reached),
+        slope=_slope(seeds, cards, draws),
         by_seed={str(seed): value for seed, value in _by_seed(pairs).items()},
         budget=_mean_budget(arm, seeds),
         ratio=_ratio(arm, seeds, standard),
         passed=sum(all(rule.passed for rule in generation.decision.rules) for generation in grown),
         examined=len(grown),
     )
+
+
+def _slope(seeds: Mapping[int, Sequence[Generation]], cards: Cards, draws: int) -> Interval | None:
+    """Least squares over generations 0, 1, ..., case by case; the mean of the seeds. None below two generations."""
+    long = {seed: lineage for seed, lineage in seeds.items() if len(lineage) > 2}
+    if not long:
+        return None
+    found: dict[tuple[int, int], Scorecard] = {}
+    weights: dict[tuple[int, int], float] = {}
+    for seed, lineage in long.items():
+        middle = (len(lineage) - 1) / 2
+        squares = sum((place - middle) ** 2 for place in range(len(lineage)))
+        for place in range(len(lineage)):
+            found[seed, place] = _last(cards, lineage[: place + 1]) if place else _first(cards, lineage)
+            weights[seed, place] = (place - middle) / squares / len(long)
+    return interval(contrast(found, weights), draws=draws)
 
 
 def _point(number: int, seeds: Mapping[int, Sequence[Generation]], cards: Cards, draws: int) -> Point:

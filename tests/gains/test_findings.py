@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from loop.core.budget import Budget
@@ -113,3 +114,12 @@ def test_arms_under_two_contracts_are_not_compared() -> None:
     other = {1: _lineage([[0.0] * 4, [10.0] * 4], contract="d")}
     with pytest.raises(ValueError, match="different contracts"):
         findings("x", {Arm.ITERATED: {1: ITERATED[1]}, Arm.ONE_SHOT: other}, CARDS.__getitem__)
+
+
+def test_the_slope_is_that_of_a_line_through_the_generations() -> None:
+    # numpy.polyfit([0, 1, 2], [0, 5, 15], 1)[0] = 7.5 and for 0, 2.5, 15 it is 7.5 too
+    found = findings("x", {Arm.ITERATED: ITERATED, Arm.ONE_SHOT: ONE_SHOT}, CARDS.__getitem__)
+    assert found is not None and found.arms[0].slope is not None
+    expected = np.mean([np.polyfit([0, 1, 2], [0, 5, 15], 1)[0], np.polyfit([0, 1, 2], [0, 2.5, 15], 1)[0]])
+    assert found.arms[0].slope.point == pytest.approx(expected)
+    assert found.arms[1].slope is None  # two points are no trend
