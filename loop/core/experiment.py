@@ -73,8 +73,9 @@ class ArmResult(Noun):
     """What one arm came to over its seeds.
 
     ``budget`` is the mean over the seeds of what its generations spent on learning, exams
-    left out; ``slope`` is the least-squares slope of its scores, in points a generation; ``ratio`` is its generated and trained tokens over those of the standard arm.
-    ``passed`` of ``examined`` successors met every rule of the gate.
+    left out; ``ratio`` is its generated and trained tokens over those of the standard arm;
+    ``slope`` is the least-squares slope of its scores, in points a generation. ``passed`` of
+    ``examined`` successors met every rule of the gate.
     """
 
     arm: Arm
