@@ -40,6 +40,8 @@ def each(
     result is recorded as it arrives: a crash keeps those before it. A job that another
     attempt of the store has done is taken from there, with what it cost there.
     """
+    if not jobs:
+        return {}
     results = {key: run.attempt.find(stage, kind, key) for key in jobs}
     built = {key: jobs[key]() for key, found in results.items() if found is None}
     for key, job in built.items():
