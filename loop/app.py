@@ -188,8 +188,6 @@ def read_findings(store: SqlStore, name: str, *, strict: bool = False) -> Findin
     ``name`` may be that of one of its lineages. Arms that do not compare (other contracts,
     other cases) give None too, or with ``strict`` a UserError that says why.
     """
-    from loop.gains.findings import findings
-
     name = experiment_of(name)
     lineages: dict[Arm, dict[int, tuple[Generation, ...]]] = {}
     for family in store.families():
@@ -197,6 +195,10 @@ def read_findings(store: SqlStore, name: str, *, strict: bool = False) -> Findin
         if found is not None:
             arm, seed = found
             lineages.setdefault(arm, {})[seed] = store.generations(family)
+    if not lineages:
+        return None  # before the statistics are imported: they take longer than all the rest of a finished run
+    from loop.gains.findings import findings
+
     lineages = {arm: lineages[arm] for arm in Arm if arm in lineages}
     try:
         return findings(name, lineages, lambda digest: store.load(Scorecard, digest))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 HEAVY = ("torch", "ray", "mlflow", "sqlmodel", "transformers", "pydantic")
 
@@ -39,3 +40,14 @@ def test_every_command_has_help_that_fits_80_columns() -> None:
     for group in groups:
         done = subprocess.run([command, *group.split(), "--help"], capture_output=True, text=True, check=True)
         assert max(len(line) for line in done.stdout.splitlines()) <= 80
+
+
+def test_what_is_finished_is_shown_without_the_statistics_or_a_model_library(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom loop.app import open_store, read_findings\n"
+        "from loop.settings import Settings\n"
+        f"assert read_findings(open_store(Settings(home=Path({str(tmp_path)!r}))), 'main') is None\n"
+        "print(sorted({'scipy', 'torch', 'ray', 'mlflow', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
