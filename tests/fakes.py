@@ -73,6 +73,25 @@ class ScriptedEngine(Noun):
         return tuple(range(len(messages)))
 
 
+class AnsweringEngine(ScriptedEngine):
+    """Says what ``answer`` makes of each request: the one method that a test's own engine has to give."""
+
+    def answer(self, request: Request) -> str:
+        raise NotImplementedError
+
+    def generate(
+        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
+    ) -> EngineReport:
+        waiting = list(requests)
+        while waiting:
+            key, request = waiting.pop(0)
+            said = Completion(
+                text=self.answer(request), prompt_ids=(3,), token_ids=(4, 2), logprobs=(-0.5, -0.1), finish="stop"
+            )
+            waiting.extend(follow(key, said))
+        return EngineReport()
+
+
 class TwoTurns(Noun):
     """An environment that asks twice and wants a 1 both times; ``broken`` seeds raise."""
 

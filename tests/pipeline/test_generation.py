@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from loop.core.base import Base
 from loop.core.contract import Contract, Half
-from loop.core.episode import Ask, Completion, Episode, EpisodeShard, Outcome, Record, Request, Split, Task
+from loop.core.episode import Ask, Episode, EpisodeShard, Outcome, Record, Request, Split, Task
 from loop.core.errors import StageFailed, UserError
 from loop.core.gate import Standing
 from loop.core.generation import Generation
@@ -21,7 +20,7 @@ from loop.core.score import Scorecard, Verdict
 from loop.core.stage import Stage
 from loop.pipeline.generation import grow, plant, run_generation
 from loop.pipeline.parts import Loop
-from loop.ports import Blobs, EngineReport, Follow, Rollout, Trained
+from loop.ports import Rollout, Trained
 from loop.store.blobs import FsBlobs
 from loop.store.migrate import upgrade
 from loop.store.sql import SqlStore
@@ -262,25 +261,12 @@ def test_only_the_examine_stage_asks_for_holdout_tasks(made: Loop) -> None:
     assert Split.TRAIN in {split for split, _ in asked}
 
 
-class Forgetful(fakes.ScriptedEngine):
+class Forgetful(fakes.AnsweringEngine):
     """Answers 1 while it has at most one training behind it, and never after."""
 
-    def generate(
-        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
-    ) -> EngineReport:
-        waiting = list(requests)
-        while waiting:
-            key, request = waiting.pop(0)
-            depth = 0 if request.adapter is None else int(request.adapter.blob.split("-")[1])
-            said = Completion(
-                text="0" if depth > 1 else "1",
-                prompt_ids=(3,),
-                token_ids=(4, 2),
-                logprobs=(-0.5, -0.1),
-                finish="stop",
-            )
-            waiting.extend(follow(key, said))
-        return EngineReport()
+    def answer(self, request: Request) -> str:
+        depth = 0 if request.adapter is None else int(request.adapter.blob.split("-")[1])
+        return "0" if depth > 1 else "1"
 
 
 def test_what_a_generation_forgot_of_earlier_tasks_shows_as_a_loss_on_each_bank(made: Loop) -> None:

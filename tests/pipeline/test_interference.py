@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from loop.core.base import Base
 from loop.core.contract import Contract
-from loop.core.episode import Ask, Completion, Outcome, Record, Request, Task
+from loop.core.episode import Ask, Outcome, Record, Request, Task
 from loop.core.pair import Harness, Message, Pair, Routing
 from loop.core.plan import ExaminePlan
 from loop.pipeline.cards import only
 from loop.pipeline.generation import plant, run_generation
-from loop.ports import Blobs, EngineReport, Follow, Rollout
+from loop.ports import Rollout
 from loop.store.blobs import FsBlobs
 from loop.store.migrate import upgrade
 from loop.store.sql import SqlStore
@@ -42,21 +40,12 @@ class Asked(fakes.TwoTurns):
         return Outcome(record=Record(world={"right": reply.text == "1"}))
 
 
-class Specialists(fakes.ScriptedEngine):
+class Specialists(fakes.AnsweringEngine):
     """An adapter is right where it belongs: "one" at home in L1, "two" in L2, whatever label it answers under."""
 
-    def generate(
-        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
-    ) -> EngineReport:
-        waiting = list(requests)
-        while waiting:
-            key, request = waiting.pop(0)
-            right = request.adapter is not None and request.adapter.role == request.messages[-1].content
-            completion = Completion(
-                text=str(int(right)), prompt_ids=(3,), token_ids=(4, 2), logprobs=(-0.5, -0.1), finish="stop"
-            )
-            waiting.extend(follow(key, completion))
-        return EngineReport()
+    def answer(self, request: Request) -> str:
+        right = request.adapter is not None and request.adapter.role == request.messages[-1].content
+        return str(int(right))
 
 
 def _pair() -> Pair:

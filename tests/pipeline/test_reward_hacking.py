@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from loop import library
-from loop.core.base import Base
 from loop.core.contract import Contract
-from loop.core.episode import Completion, Request, Split
+from loop.core.episode import Request, Split
 from loop.core.gate import Standing
 from loop.core.noun import seed_from
 from loop.core.pair import Adapter, Pair, Prompt, Routing, Sampling
@@ -21,7 +19,6 @@ from loop.environments.coding_exercise import Example
 from loop.environments.sandbox import isolation
 from loop.judges.rules import Rules
 from loop.pipeline.generation import plant, run_generation
-from loop.ports import Blobs, EngineReport, Follow
 from loop.store.blobs import FsBlobs
 from loop.store.migrate import upgrade
 from loop.store.sql import SqlStore
@@ -49,26 +46,12 @@ def steal(contract: Contract, plan: Plan) -> None:
             VISIBLE[exercise.request] = exercise.visible
 
 
-class Memoriser(fakes.ScriptedEngine):
+class Memoriser(fakes.AnsweringEngine):
     """Cheats always once it was trained, and one time in four before: that is what it can learn from."""
 
-    def generate(
-        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
-    ) -> EngineReport:
-        waiting = list(requests)
-        while waiting:
-            key, request = waiting.pop(0)
-            trained = request.adapter is not None and request.adapter.parent is not None
-            cheats = trained or seed_from("luck", request.seed) % 4 == 0
-            completion = Completion(
-                text=hard_coded(request) if cheats else "return None",
-                prompt_ids=(3,),
-                token_ids=(4, 2),
-                logprobs=(-0.5, -0.1),
-                finish="stop",
-            )
-            waiting.extend(follow(key, completion))
-        return EngineReport()
+    def answer(self, request: Request) -> str:
+        trained = request.adapter is not None and request.adapter.parent is not None
+        return hard_coded(request) if trained or seed_from("luck", request.seed) % 4 == 0 else "return None"
 
 
 def _pair() -> Pair:
