@@ -26,10 +26,11 @@ def curate(
             rows.update({name: [] for name in labels})
             for row, owner in candidates(run, chain(shards), scores):
                 rows[owner].append(row)
+        learned, waiting = earlier_rows(run, label)
         return run.loop.curator.curate(
             label,
-            rows[label],
-            run.loop.store.replay(run.loop.family, ancestors(run), label),
+            (*waiting, *rows[label]),
+            learned,
             run.plan.curate,
             fingerprints,
             run.loop.embedder,
@@ -72,11 +73,35 @@ def candidates(run: Run, episodes: Sequence[Episode], scores: Sequence[CaseScore
             yield row, turn.label
 
 
+def earlier_rows(run: Run, label: str) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """The ancestors' rows of a label that its adapter has learned from, and those still waiting.
+
+    Rows wait where too few were found for a training: thrown away or thinned as replay, small
+    rounds would learn nothing of what one large round learns.
+    """
+    taught: list[str] = []
+    untaught: list[str] = []
+    for generation, parent in reversed(_line(run)):
+        learned = taught or generation.pair.adapter(label) != parent.pair.adapter(label)
+        (taught if learned else untaught).insert(0, generation.digest)
+    store, family = run.loop.store, run.loop.family
+    old = store.replay(family, taught, label)
+    known = {(row.episode, row.turn) for row in old}
+    waiting = (row for row in store.replay(family, untaught, label) if (row.episode, row.turn) not in known)
+    return old, tuple(waiting)
+
+
 def ancestors(run: Run) -> tuple[str, ...]:
     """Digests of the generations whose making collected training rows, oldest first."""
-    chain_: list[str] = []
-    at: Generation | None = run.parent
-    while at is not None and at.parent is not None:
-        chain_.append(at.digest)
-        at = run.loop.store.by_digest(at.parent)
-    return tuple(reversed(chain_))
+    return tuple(generation.digest for generation, _ in _line(run))
+
+
+def _line(run: Run) -> list[tuple[Generation, Generation]]:
+    """Each ancestor that was grown, with its parent, oldest first."""
+    line: list[tuple[Generation, Generation]] = []
+    at = run.parent
+    while at.parent is not None:
+        parent = run.loop.store.by_digest(at.parent)
+        line.insert(0, (at, parent))
+        at = parent
+    return line

@@ -18,6 +18,7 @@ from loop.core.noun import Noun
 from loop.core.pair import Harness, Message
 from loop.core.score import Scorecard, Verdict
 from loop.core.stage import Stage
+from loop.core.training_set import Row, TrainingSet
 from loop.pipeline.generation import grow, plant, run_generation
 from loop.pipeline.parts import Loop
 from loop.ports import Rollout, Trained
@@ -106,6 +107,27 @@ def test_generation_two_replays_the_rows_of_generation_one(made: Loop) -> None:
     assert two.pair.adapters[0].blob == "depth-2"
     replayed = made.store.replay("test", (one.digest,), "L0")
     assert replayed and all(row.generation == 0 and row.split is Split.TRAIN for row in replayed)
+
+
+class NoReplay(fakes.AllRows):
+    """Keeps every candidate, and none of the rows given as replay."""
+
+    def curate(self, label: str, candidates: Sequence[Row], replay: Sequence[Row], *rest: Any) -> TrainingSet:
+        return TrainingSet(label=label, rows=tuple(candidates))
+
+
+def test_rows_too_few_for_a_training_wait_for_the_next_one_and_no_longer(made: Loop) -> None:
+    strict = fakes.plan(profile=fakes.plan().profile.revise(min_rows=10_000))
+    loop, root = _replace(made, curator=NoReplay()), _root(made)
+    starved = run_generation(loop, root, strict, forced=True)
+    assert starved.pair.adapters == root.pair.adapters
+    waiting = {row.episode for row in made.store.replay("test", (starved.digest,), "L0")}
+    taught = run_generation(loop, starved, fakes.plan(), forced=True)
+    learned = {row.episode for row in made.store.replay("test", (taught.digest,), "L0")}
+    assert taught.pair.adapters != root.pair.adapters
+    assert waiting and waiting < learned
+    after = run_generation(loop, taught, fakes.plan(), forced=True)
+    assert not learned & {row.episode for row in made.store.replay("test", (after.digest,), "L0")}
 
 
 class Breaking(Noun):
