@@ -13,6 +13,8 @@ BIN := $(VENV)/bin
 # For example an index of CPU-only builds: make env PIP_OPTIONS="--extra-index-url URL"
 PIP_OPTIONS ?=
 GENERATION ?= 0
+# Test files run side by side in this many processes.
+WORKERS ?= 2
 
 env: $(VENV)/.installed
 
@@ -37,7 +39,7 @@ check: env
 	$(BIN)/alembic upgrade head && $(BIN)/alembic check
 
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
 
 bench: env
-	for script in engine overhead; do $(BIN)/python benchmarks/$$script.py; done
+	for script in engine overhead; do $(BIN)/python -m benchmarks.$$script; done
