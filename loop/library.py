@@ -16,12 +16,15 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from loop.core.contract import Contract
+from loop.core.episode import Split
 from loop.core.errors import UserError
 from loop.core.noun import Noun, digest_of
 from loop.core.pair import Harness
+from loop.core.routing import RouteBank
 
 CONTRACTS = "contracts"
 HARNESSES = "harnesses"
+ROUTING = "routing"
 LOCK = "LOCK.toml"
 
 _VERSION = re.compile(r"v[1-9][0-9]*(?:-[a-z0-9]+)*")
@@ -65,7 +68,7 @@ def load_contract(root: Path, version: str = "v1") -> Contract:
     """
     folder = _version_folder(root, version)
     hashes = _hashes(folder)
-    _check_lock(root, version, hashes)
+    _check_lock(f"Contract {version}", published(root).get(version), hashes)
     main = folder / "contract.toml"
     content = _read(main)
     scenarios = [_read(path) for path in sorted(folder.glob("scenarios/*.toml"))]
@@ -87,7 +90,10 @@ def load_contract(root: Path, version: str = "v1") -> Contract:
 
 def published(root: Path) -> dict[str, Lock]:
     """The published versions in ``root/contracts/LOCK.toml``; empty when there is none."""
-    path = root / CONTRACTS / LOCK
+    return _locks(root / CONTRACTS / LOCK)
+
+
+def _locks(path: Path) -> dict[str, Lock]:
     if not path.exists():
         return {}
     try:
@@ -145,6 +151,28 @@ def draft(root: Path, version: str, source: str) -> Contract:
             "are; make new versions in a source checkout, and install from there."
         ) from error
     return load_contract(root, version)
+
+
+def load_routing(root: Path, split: Split, version: str = "v1") -> RouteBank:
+    """The routing bank ``root/contracts/routing/<version>/<split>.toml``, which no generation can edit.
+
+    UserError for a missing file, malformed TOML, a wrong value, and for files that are not
+    those of its LOCK.toml.
+    """
+    folder = root / CONTRACTS / ROUTING / version
+    digest = routing_digest(root, version)
+    path = folder / f"{split.value}.toml"
+    try:
+        return RouteBank.model_validate({**_read(path), "digest_of_folder": digest})
+    except ValidationError as error:
+        raise UserError(_sentence(error, path, {})) from error
+
+
+def routing_digest(root: Path, version: str = "v1") -> str:
+    """The digest of a routing bank's folder, checked against its lock; UserError when it was changed."""
+    hashes = _hashes(root / CONTRACTS / ROUTING / version)
+    _check_lock(f"Routing bank {version}", _locks(root / CONTRACTS / ROUTING / LOCK).get(version), hashes)
+    return _folder_digest(hashes)
 
 
 def _rename_version(main: Path, version: str) -> None:
@@ -224,8 +252,7 @@ def _folder_digest(hashes: dict[str, str]) -> str:
     return digest_of(sorted(hashes.items()))
 
 
-def _check_lock(root: Path, version: str, hashes: dict[str, str]) -> None:
-    lock = published(root).get(version)
+def _check_lock(what: str, lock: Lock | None, hashes: dict[str, str]) -> None:
     if lock is None or (lock.files == hashes and lock.folder == _folder_digest(hashes)):
         return
     changed = [
@@ -233,9 +260,9 @@ def _check_lock(root: Path, version: str, hashes: dict[str, str]) -> None:
         for name in sorted(lock.files.keys() | hashes.keys())
         if lock.files.get(name) != hashes.get(name)
     ]
-    what = ", ".join(changed) or f"{LOCK} itself"
+    found = ", ".join(changed) or f"{LOCK} itself"
     raise UserError(
-        f"Contract {version} is published and may not change, but differs from {LOCK}: {what}; restore the files, "
+        f"{what} is published and may not change, but differs from {LOCK}: {found}; restore the files, "
         f"or copy the folder to a new version and publish that."
     )
 

@@ -207,7 +207,7 @@ def test_a_draft_is_the_same_contract_under_another_name_and_not_published(root:
     assert made.version == "v2" and made.scenarios == load_contract(root, "v1").scenarios
     assert made.digest != load_contract(root, "v1").digest
     assert set(published(root)) == {"v1"} and contract_versions(root) == ("v1", "v2")
-    assert sorted(path.name for path in (root / "contracts").iterdir()) == ["LOCK.toml", "v1", "v2"]
+    assert sorted(path.name for path in (root / "contracts").iterdir()) == ["LOCK.toml", "routing", "v1", "v2"]
     edit(root / "contracts" / "v2" / "contract.toml", 'title = "', 'title = "Second: ')
     assert load_contract(root, "v2").title.startswith("Second: ")
 

@@ -11,6 +11,9 @@ from loop.core.noun import Noun
 
 Role = Literal["system", "user", "assistant", "tool"]
 
+# What a router says when no registered label fits; it is never a label itself.
+ABSTAIN = "abstain"
+
 
 class Message(Noun):
     """One message of a conversation, as the chat template takes it."""
@@ -71,14 +74,42 @@ class Prompt(Noun):
         return (Message(role="system", content=self.system), *shots)
 
 
+class RouteExemplar(Noun):
+    """A decision shown to the router: a message, who answered before, the last summaries (label, text), the label."""
+
+    message: str
+    label: str
+    previous: str = ""
+    summaries: tuple[tuple[str, str], ...] = ()
+
+
 class Routing(Noun):
-    """How a turn is given to a specialist; ``fallback`` answers below ``threshold``."""
+    """How a turn is given to a specialist; ``fallback`` answers below ``threshold``.
+
+    ``labels`` is the registry: any number of specialists, of any owner. ``descriptions`` says
+    in one line what each is for and takes the place of ``{labels}`` in ``prompt``; a label
+    without one is described by its prompt's role. ``router`` is the label whose adapter
+    decides, by default the fallback's.
+    """
 
     prompt: str
     labels: tuple[str, ...]
     fallback: str
     threshold: float = 0.0
     max_tokens: int = 24
+    router: str = ""
+    descriptions: dict[str, str] = {}
+    exemplars: tuple[RouteExemplar, ...] = ()
+
+    @model_validator(mode="after")
+    def _only_registered_labels(self) -> Routing:
+        if ABSTAIN in self.labels or len(set(self.labels)) != len(self.labels):
+            raise ValueError(f"labels are all different and none is {ABSTAIN!r}, found {list(self.labels)}")
+        shown = {exemplar.label for exemplar in self.exemplars} - {ABSTAIN}
+        strangers = sorted((set(self.descriptions) | shown) - set(self.labels))
+        if strangers:
+            raise ValueError(f"descriptions or exemplars of labels that are not registered: {strangers}")
+        return self
 
 
 class Hook(Noun):
@@ -116,9 +147,10 @@ class Harness(Noun):
         labels = [prompt.label for prompt in self.prompts]
         if len(set(labels)) != len(labels):
             raise ValueError(f"each label has one prompt, found {labels}")
-        unknown = sorted(set(self.routing.labels) - set(labels))
-        if unknown or self.routing.fallback not in labels:
-            raise ValueError(f"routing names labels without a prompt: {unknown or self.routing.fallback}")
+        named = (*self.routing.labels, self.routing.fallback, self.routing.router or self.routing.fallback)
+        unknown = sorted(set(named) - set(labels))
+        if unknown:
+            raise ValueError(f"routing names labels without a prompt: {', '.join(unknown)}")
         bad = [key for key, value in self.secrets.items() if not value.startswith(("env:", "file:"))]
         if bad:
             raise ValueError(f"secrets are references (env:NAME or file:PATH), not values: {bad}")

@@ -14,6 +14,7 @@ class Row(Noun):
     ``score`` is the visible contract score 0..100 that selected it; ``generation`` is the
     number of the generation that produced it (replay rows come from ancestors). ``turn``
     counts assistant replies from 0; ``request`` is the task's text, for duplicate checks.
+    ``supervised`` marks a reply that is a bank's answer and was not sampled.
     """
 
     episode: str
@@ -31,6 +32,7 @@ class Row(Noun):
     response_ids: tuple[int, ...] = Field(min_length=1)
     text: str
     request: str = ""
+    supervised: bool = False
 
 
 class TrainingSet(Noun):
