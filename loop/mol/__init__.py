@@ -1,0 +1,1 @@
+"""The Mixture-of-LoRA runtime: who answers a turn."""
