@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,7 +139,13 @@ def make_plan(settings: Settings, contract: Contract) -> Plan:
         explore=settings.sizes.explore,
         examine=settings.sizes.examine,
         gate=settings.sizes.gate,
+        routing=library.routing_digest(library.default_root()) if asks_for_routes(settings) else "",
     )
+
+
+def asks_for_routes(settings: Settings) -> bool:
+    """Whether the router is trained or examined, so that the plan depends on the routing bank."""
+    return bool(settings.sizes.collect.routes or settings.sizes.examine.routes)
 
 
 @contextmanager
@@ -165,6 +172,7 @@ def open_loop(settings: Settings, store: SqlStore, contract: Contract, progress:
             progress=progress,
             scratch=settings.home.absolute() / "scratch",
             canaries=plugins.environment(Spec(use="canaries")),
+            routing=partial(library.load_routing, library.default_root()),
         )
     finally:
         executor.close()

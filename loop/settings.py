@@ -32,6 +32,7 @@ class Sizes(Noun):
         diversity_tasks=3,
         diversity_samples=4,
         canaries=2,
+        routes=64,
     )
     gate: GatePlan = GatePlan()
 

@@ -6,6 +6,7 @@ from loop.core.budget import Budget
 from loop.core.gate import Decision, Interval
 from loop.core.noun import Noun
 from loop.core.pair import Pair
+from loop.core.routing import RoutingExam
 
 
 class CanaryReport(Noun):
@@ -29,7 +30,7 @@ class Exam(Noun):
     scenario, ``interference`` each environment's score with each specialist's adapter, 0..100.
     ``earlier`` is the gain on the train tasks of each earlier generation, by its number.
     ``panel`` counts how often the holdout was drawn again, ``anchor`` is the score on the cases
-    that are in every panel.
+    that are in every panel. ``routing`` is what the two routers did on the routing bank.
     """
 
     contract: str
@@ -60,6 +61,7 @@ class Exam(Noun):
     anchor: Interval | None = None
     selection: Budget = Budget()
     canaries: CanaryReport | None = None
+    routing: RoutingExam | None = None
     diversity: dict[str, float] = {}
     alarms: tuple[str, ...] = ()
 

@@ -19,6 +19,7 @@ class CollectPlan(Noun):
     """How much experience to collect: tasks per environment, samples a task, tasks a shard.
 
     ``rounds`` meets that many times the tasks at once: what as many generations would meet.
+    ``routes`` are cases of the routing bank that the router is asked, ``route_samples`` times each.
     """
 
     tasks: dict[str, int]
@@ -27,6 +28,8 @@ class CollectPlan(Noun):
     shard_tasks: int = Field(default=20, gt=0)
     temperature: float = Field(default=0.9, ge=0)
     failure_share: float = Field(default=0.2, ge=0, le=1)
+    routes: int = Field(default=0, ge=0)
+    route_samples: int = Field(default=2, gt=0)
 
 
 class CuratePlan(Noun):
@@ -55,8 +58,9 @@ class ExaminePlan(Noun):
     tokens allow, and the visible checks choose its answer (best of k). ``canaries`` are
     baits of each kind, ``interference`` the tasks of each environment that every
     specialist's adapter answers in turn, ``earlier`` the train tasks of each environment and
-    earlier generation that are met once more. After ``looks`` exams of a lineage the holdout is
-    drawn again from fresh seeds, but for the ``anchor`` share of it, which stays.
+    earlier generation that are met once more, ``routes`` the sealed routing cases that both
+    routers decide. After ``looks`` exams of a lineage the holdout is drawn again from fresh
+    seeds, but for the ``anchor`` share of it, which stays.
     """
 
     tasks: dict[str, int]
@@ -72,6 +76,7 @@ class ExaminePlan(Noun):
     canaries: int = Field(default=0, ge=0)
     interference: int = Field(default=0, ge=0)
     earlier: int = Field(default=0, ge=0)
+    routes: int = Field(default=0, ge=0)
 
 
 class Allowance(Noun):
@@ -106,7 +111,8 @@ class Plan(Noun):
     """Everything that shapes generation N+1 beside its parent; its digest names the attempt.
 
     ``weights`` False takes no optimiser step; ``shuffle`` deals the visible scores out at
-    random before anything is chosen by them (the sham control).
+    random before anything is chosen by them (the sham control). ``routing`` is the digest of the
+    routing bank where the plan draws from it.
     """
 
     seed: int
@@ -126,3 +132,4 @@ class Plan(Noun):
     allowance: Allowance = Allowance()
     weights: bool = True
     shuffle: bool = False
+    routing: str = ""

@@ -28,6 +28,7 @@ def decide(
         _goodhart_rule(exam),
         _canary_rule(exam),
         _attested_rule(attested),
+        _routing_rule(exam, margin),
     )
     promoted = forced or all(rule.passed for rule in rules)
     standing = Standing.PROMOTED if promoted else Standing.REJECTED
@@ -89,3 +90,29 @@ def shown_worse(gain: Interval, margin: float) -> bool:
 def _attested_rule(attested: bool) -> Rule:
     text = "every adapter was attested" if attested else "an adapter was not attested"
     return Rule(name="attested", passed=attested, text=text)
+
+
+def _routing_rule(exam: Exam, margin: float) -> Rule:
+    """Labels are kept as well as the parent kept them, and accuracy on the sealed routing cases is not shown worse."""
+    found = exam.routing
+    if found is None:
+        return Rule(name="routing", passed=True, text="routing was not measured")
+    before, after, gain = found.parent, found.child, found.gain
+    figures: dict[str, float | None] = {
+        "parent": before.accuracy.point,
+        "child": after.accuracy.point,
+        "parent_compliance": before.compliance,
+        "child_compliance": after.compliance,
+        **{part: getattr(gain, part) if gain else None for part in ("point", "low", "high")},
+    }
+    if after.compliance < before.compliance:
+        text = f"the router keeps to its labels less often: {after.compliance:.1f} % after {before.compliance:.1f} %"
+        return Rule(name="routing", passed=False, text=text, figures=figures)
+    worse = gain is not None and shown_worse(gain, margin)
+    text = f"routes worse beyond {margin:g} points" if worse else "routing is not shown worse"
+    return Rule(
+        name="routing",
+        passed=not worse,
+        text=f"{text}: {before.accuracy.point:.1f} to {after.accuracy.point:.1f} %",
+        figures=figures,
+    )

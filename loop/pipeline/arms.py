@@ -118,7 +118,7 @@ def _sham(plan: Plan, number: int, last: int, standard: Standard | None) -> Plan
 
 def _idle(plan: Plan) -> Plan:
     """Nothing is collected, so nothing is learned."""
-    return plan.revise(explorer=KEEP, weights=False, collect=plan.collect.revise(tasks={}))
+    return plan.revise(explorer=KEEP, weights=False, collect=plan.collect.revise(tasks={}, routes=0))
 
 
 _MADE: dict[Arm, Callable[[Plan, int, int, Standard | None], Plan]] = {

@@ -110,6 +110,17 @@ def _worth(points: Mapping[str, float | None], episode: Episode) -> float:
 
 def interference(run: Run, tasks: Sequence[Task], child: Pair) -> dict[str, dict[str, float]]:
     """Each environment's sealed score when every specialist's adapter answers in turn, by environment and label."""
+    found: dict[str, dict[str, float]] = {}
+    for label, card in interference_cards(run, tasks, child).items():
+        for name in card.environments():
+            mean = card.mean(name)
+            if mean is not None:
+                found.setdefault(name, {})[label] = mean
+    return found
+
+
+def interference_cards(run: Run, tasks: Sequence[Task], child: Pair) -> dict[str, Scorecard]:
+    """The sealed card of each specialist's adapter in the place of every other, by label; empty where not asked for."""
     count = run.plan.examine.interference
     labels = [adapter.label for adapter in child.adapters if _answers(run, adapter.label)]
     if count == 0 or len(labels) < 2:
@@ -119,14 +130,7 @@ def interference(run: Run, tasks: Sequence[Task], child: Pair) -> dict[str, dict
     jobs = play_jobs(run, shards, tuple(pairs.values()), 1, 0.0, "interference")
     played = each(run, Stage.EXAMINE, EpisodeShard, jobs, play, generated)
     scores = score_shards(run, Stage.EXAMINE, played, Half.SEALED)
-    found: dict[str, dict[str, float]] = {}
-    for label, pair in pairs.items():
-        card = _card(run, pair, Half.SEALED, chain(played), scores, range(1))
-        for name in card.environments():
-            mean = card.mean(name)
-            if mean is not None:
-                found.setdefault(name, {})[label] = mean
-    return found
+    return {label: _card(run, pair, Half.SEALED, chain(played), scores, range(1)) for label, pair in pairs.items()}
 
 
 def _answers(run: Run, label: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from loop.core.episode import Episode, EpisodeShard
 from loop.core.errors import StageFailed
@@ -15,9 +15,10 @@ from loop.pipeline.rollouts import play
 from loop.pipeline.steps import each
 
 
-def collect(run: Run, tasks: TaskList) -> dict[str, EpisodeShard]:
+def collect(run: Run, tasks: TaskList, routes: Mapping[str, EpisodeShard]) -> dict[str, EpisodeShard]:
     """The parent's episodes, shard by shard; a crash keeps the shards already done.
 
+    An allowance of tokens is for them and for the ``routes`` decided before together.
     Raises StageFailed when more than the plan's share of episodes broke (PEER_BUGS 8).
     """
     plan, allowance = run.plan.collect, run.plan.allowance.collect
@@ -28,7 +29,8 @@ def collect(run: Run, tasks: TaskList) -> dict[str, EpisodeShard]:
     else:
         spare = split_tasks(tasks.reserve, plan.shard_tasks)
         units = [Unit(shard, plan.samples) for shard in (*interleaved(shards), *interleaved(spare))]
-        episodes = spend(run, Stage.COLLECT, "collect", units, pair, plan.temperature, allowance)
+        spent = sum(generated(shard).generated_tokens for shard in routes.values())
+        episodes = spend(run, Stage.COLLECT, "collect", units, pair, plan.temperature, allowance - spent)
     refuse_broken(chain(episodes), plan.failure_share)
     return episodes
 

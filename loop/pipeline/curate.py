@@ -15,16 +15,20 @@ from loop.pipeline.parts import Run
 
 
 def curate(
-    run: Run, shards: Mapping[str, EpisodeShard], scores: Sequence[CaseScore], fingerprints: Fingerprints
+    run: Run,
+    shards: Mapping[str, EpisodeShard],
+    scores: Sequence[CaseScore],
+    fingerprints: Fingerprints,
+    routes: Sequence[tuple[Row, str]] = (),
 ) -> dict[str, TrainingSet]:
-    """One recorded training set per label that an environment feeds."""
-    labels = sorted({environment.label for environment in run.loop.environments})
+    """One recorded training set per label that an environment feeds, or that the ``routes`` (rows by label) do."""
+    labels = sorted({environment.label for environment in run.loop.environments} | {label for _, label in routes})
     rows: dict[str, list[Row]] = {}
 
     def build(label: str) -> TrainingSet:
         if not rows:
             rows.update({name: [] for name in labels})
-            for row, owner in candidates(run, chain(shards), scores):
+            for row, owner in (*candidates(run, chain(shards), scores), *routes):
                 rows[owner].append(row)
         learned, waiting = earlier_rows(run, label)
         return run.loop.curator.curate(

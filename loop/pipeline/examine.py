@@ -41,6 +41,7 @@ from loop.pipeline.experience import chain, generated, play_jobs, score_shards, 
 from loop.pipeline.forgetting import earlier_banks
 from loop.pipeline.parts import Run
 from loop.pipeline.rollouts import play
+from loop.pipeline.routing import examine_routing, sealed_texts
 from loop.pipeline.steps import each
 from loop.pipeline.surroundings import note_surroundings
 from loop.ports import Attestation, Blobs, Engine, Environment
@@ -123,7 +124,7 @@ def fingerprint_holdout(run: Run) -> Fingerprints:
     def build() -> Fingerprints:
         tasks = holdout_tasks(run, "fingerprints for the curate stage")
         texts = [run.loop.environment(task.environment).text(task, run.loop.contract) for task in tasks]
-        return run.loop.curator.fingerprint(texts, run.loop.embedder)
+        return run.loop.curator.fingerprint([*texts, *sealed_texts(run)], run.loop.embedder)
 
     return run.attempt.once(Stage.EXAMINE, Fingerprints, build, "fingerprints")
 
@@ -163,11 +164,17 @@ def _exam(run: Run, child: Pair) -> Exam:
     baits = probe(run, child)
     crossed = interference(run, tasks.tasks, child)
     kept = earlier_banks(run, child)
+    routes = examine_routing(run, child, tasks.tasks)
 
     def summary() -> Exam:
         exam = _summary(run, cards, diversity, alarms)
         return exam.revise(
-            selection=spent, canaries=baits, interference=crossed, earlier=kept, **_attribution(run, cards, child)
+            selection=spent,
+            canaries=baits,
+            interference=crossed,
+            earlier=kept,
+            routing=routes,
+            **_attribution(run, cards, child),
         )
 
     return run.attempt.once(Stage.EXAMINE, Exam, summary, "exam")

@@ -19,6 +19,7 @@ from loop.pipeline.examine import Attestations, attest, examine, fingerprint_hol
 from loop.pipeline.experience import pass_rates, score
 from loop.pipeline.explore import explore
 from loop.pipeline.parts import Loop, Run
+from loop.pipeline.routing import collect_routes, route_rows
 from loop.pipeline.train import train
 from loop.ports import Trained
 
@@ -39,9 +40,10 @@ def run_generation(
     run = Run(loop, parent, plan, loop.store.begin(loop.family, parent, plan, fresh=fresh))
 
     tasks = discover(run)
-    episodes = collect(run, tasks)
+    routes = collect_routes(run)
+    episodes = collect(run, tasks, routes)
     scores = score(run, episodes)
-    sets = curate(run, episodes, scores, fingerprint_holdout(run))
+    sets = curate(run, episodes, scores, fingerprint_holdout(run), route_rows(run, routes))
     harness = explore(run, episodes, sets)
     trained = train(run, sets)
     child = successor(run, harness, trained)

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from loop.core.budget import Budget
 from loop.core.contract import Contract
+from loop.core.episode import Split
 from loop.core.generation import Generation
 from loop.core.plan import Plan
+from loop.core.routing import RouteBank
 from loop.ports import (
     Attempt,
     Blobs,
@@ -54,6 +56,7 @@ class Loop:
     progress: Progress
     scratch: Path
     canaries: Environment | None = None
+    routing: Callable[[Split], RouteBank] | None = None
     brake: Brake = go_on
 
     def environment(self, name: str) -> Environment:

@@ -29,7 +29,7 @@ tracking_uri = "off"
 workers = 1
 environments = [{{ use = "tools" }}]
 sizes.collect = {{ samples = 2, shard_tasks = 2, tasks = {{ tools = 2 }} }}
-sizes.examine = {{ shard_tasks = 5, diversity_tasks = 1, diversity_samples = 2, tasks = {{ tools = 5 }} }}
+sizes.examine = {{ shard_tasks = 5, diversity_tasks = 1, diversity_samples = 2, routes = 4, tasks = {{ tools = 5 }} }}
 sizes.gate = {{ draws = 200 }}
 """
 

@@ -6,6 +6,7 @@ import pytest
 
 from loop.core.gate import Interval, Standing
 from loop.core.generation import Exam
+from loop.core.routing import RoutingExam, RoutingReport
 from loop.gains.gate import decide
 
 
@@ -51,6 +52,20 @@ def test_each_rule_alone_rejects(exam: Exam, attested: bool, rule: str) -> None:
     decision = decide(exam, attested, margin=2.0)
     assert decision.standing is Standing.REJECTED
     assert [found.name for found in decision.rules if not found.passed] == [rule]
+
+
+def _routing(compliance: float, gain: Interval) -> RoutingExam:
+    accuracy = _interval(80.0, 5.0)
+    before = RoutingReport(cases=50, compliance=99.0, accuracy=accuracy)
+    return RoutingExam(parent=before, child=before.revise(compliance=compliance), gain=gain)
+
+
+def test_a_router_that_keeps_fewer_labels_or_is_shown_worse_is_not_promoted() -> None:
+    for found in (_routing(98.0, _interval(9.0, 2.0)), _routing(99.0, _interval(-6.0, 3.0))):
+        decision = decide(_exam(routing=found), True, margin=2.0)
+        assert [rule.name for rule in decision.rules if not rule.passed] == ["routing"]
+    for gain in (_interval(-6.0, 7.0), _interval(-1.5, 1.0), _interval(3.0, 1.0)):
+        assert decide(_exam(routing=_routing(99.0, gain)), True, margin=2.0).standing is Standing.PROMOTED
 
 
 def test_a_loss_that_is_within_the_margin_or_not_shown_does_not_reject() -> None:
