@@ -27,6 +27,7 @@ from loop.cli import (
     policy,
     report,
     rescore,
+    routing,
     run,
     schedule,
 )
@@ -61,6 +62,7 @@ app.add_typer(holdout.app, name="holdout")
 app.add_typer(contract.app, name="contract")
 app.add_typer(judge.app, name="judge")
 app.add_typer(harness.app, name="harness")
+app.add_typer(routing.app, name="routing")
 app.add_typer(adapters.app, name="adapters")
 app.add_typer(base.app, name="base")
 app.add_typer(database.app, name="db")

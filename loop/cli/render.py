@@ -14,6 +14,7 @@ from rich.text import Text
 from loop.core.experiment import Findings
 from loop.core.gate import Interval, Standing
 from loop.core.generation import Exam, Generation
+from loop.core.routing import RoutingExam
 
 COLOURS = {Standing.ROOT: "cyan", Standing.PROMOTED: "green", Standing.REJECTED: "yellow"}
 
@@ -92,6 +93,7 @@ def print_generation(
     head.add_row("false promotions", false_promotions(findings))
     parts: list[Table | Text] = [head, _environments(exam), _axioms(exam)]
     parts += [_transplant(exam)] if exam.transplant else []
+    parts += [_routing(exam.routing)] if exam.routing else []
     parts += [Text(f"alarm: {alarm}", style="red") for alarm in exam.alarms]
     if rescored is not None and generation.exam is not None:
         parts.append(Text(f"decided under contract {contract_name(generation.exam, names)}:", style="dim"))
@@ -120,6 +122,18 @@ def _transplant(exam: Exam) -> Table:
         table.add_row(part, bounds(effect, signed=True))
     for part, effect in exam.shapley.items():
         table.add_row(f"Shapley {part}", bounds(effect, signed=True), style="dim")
+    return table
+
+
+def _routing(found: RoutingExam) -> Table:
+    table = Table(title=f"routing, {found.child.cases} sealed cases", title_justify="left", width=74)
+    for name in ("router", "right, %", "kept, %", "in-distribution, %"):
+        table.add_column(name, no_wrap=True)
+    for name, report in (("parent", found.parent), ("child", found.child)):
+        table.add_row(name, bounds(report.accuracy), f"{report.compliance:.1f}", bounds(report.in_distribution))
+    table.add_row("gain", bounds(found.gain, signed=True), "", "", style="dim")
+    if found.regret is not None:
+        table.add_row("regret, points", bounds(found.regret, signed=True), "", "", style="dim")
     return table
 
 

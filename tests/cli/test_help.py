@@ -34,8 +34,19 @@ def test_every_command_has_help_that_fits_80_columns() -> None:
             "replay",
             "noise",
         )
-        + ("rollback", "nightly", "schedule", "judge", "figures", "holdout", "contract", "harness", "adapters")
-        + ("base", "db", "mlflow", "doctor")
+        + (
+            "rollback",
+            "nightly",
+            "schedule",
+            "judge",
+            "routing",
+            "figures",
+            "holdout",
+            "contract",
+            "harness",
+            "adapters",
+        )
+        + ("routing", "base", "db", "mlflow", "doctor")
     )
     for group in groups:
         done = subprocess.run([command, *group.split(), "--help"], capture_output=True, text=True, check=True)
