@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from loop.core.base import Base
 from loop.core.budget import Budget
 from loop.core.contract import Contract, Half
-from loop.core.episode import Ask, Completion, Episode, Outcome, Request, Split, Task
+from loop.core.conversation import Reply, Say
+from loop.core.episode import Completion, Episode, Outcome, Request, Split, Task
 from loop.core.generation import Generation
 from loop.core.noun import Noun
 from loop.core.pair import Adapter, Harness, Message
@@ -25,7 +26,7 @@ NounT = TypeVar("NounT", bound=Noun)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-Rollout = Generator[Ask, Completion, Outcome]
+Rollout = Generator[Say, Reply, Outcome]
 
 
 class Embedder(Protocol):
@@ -119,7 +120,7 @@ class Environment(Protocol):
         ...
 
     def rollout(self, task: Task, harness: Harness, contract: Contract) -> Rollout:
-        """Meet one task: yield what to ask, be sent completions, return the outcome.
+        """Meet one task: yield what is said, be sent replies, return the outcome.
 
         Infrastructure faults raise; the collector turns them into a Failure.
         """

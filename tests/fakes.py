@@ -9,7 +9,8 @@ from pathlib import Path
 from loop.core.base import Base
 from loop.core.budget import Budget
 from loop.core.contract import Axiom, Bank, Contract, Half, ScoringRule
-from loop.core.episode import Ask, Completion, Episode, Outcome, Record, Request, Split, Task
+from loop.core.conversation import Say
+from loop.core.episode import Completion, Episode, Outcome, Record, Request, Split, Task
 from loop.core.noun import Noun, seed_from
 from loop.core.pair import Adapter, Harness, Message, Pair, Prompt, Routing, Sampling
 from loop.core.plan import CollectPlan, CuratePlan, ExaminePlan, GatePlan, Plan, Spec
@@ -124,11 +125,8 @@ class TwoTurns(Noun):
     def rollout(self, task: Task, harness: Harness, contract: Contract) -> Rollout:
         if seed_from("broken", task.seed) / 2**63 < self.broken_share:
             raise OSError("no sandbox on this machine")
-        prompt = harness.prompt("L0")
-        messages = (*prompt.messages(), Message(role="user", content=f"first {task.seed}"))
-        first = yield Ask(messages=messages, label="L0", sampling=prompt.sampling)
-        messages = (*messages, Message(role="assistant", content=first.text), Message(role="user", content="again"))
-        second = yield Ask(messages=messages, label="L0", sampling=prompt.sampling)
+        first = yield Say(messages=(Message(role="user", content=f"first {task.seed}"),), label="L0")
+        second = yield Say(messages=(Message(role="user", content="again"),), label="L0")
         return Outcome(record=Record(world={"right": first.text == "1" and second.text == "1"}))
 
     def text(self, task: Task, contract: Contract) -> str:

@@ -91,7 +91,8 @@ def test_the_example_environment_is_about_thirty_lines() -> None:
 _USE = """
 from loop.plugins import environment, names
 from loop.core.contract import Contract, ScoringRule
-from loop.core.episode import Completion, Split
+from loop.core.conversation import Reply
+from loop.core.episode import Split
 from loop.core.plan import Spec
 from loop.core.pair import Harness, Prompt, Routing
 
@@ -106,12 +107,12 @@ holdout = sums.tasks(contract, Split.HOLDOUT, 6, 1, (1, 2))
 print(len(train), len(set(train)), len({t.seed for t in train} & {t.seed for t in holdout}))
 print(sorted({t.case for t in train}))
 rollout = sums.rollout(train[0], harness, contract)
-ask = next(rollout)
+said = next(rollout)
 try:
-    rollout.send(Completion(text="7", prompt_ids=(1,), token_ids=(2,), logprobs=(0.0,), finish="stop"))
+    rollout.send(Reply(text="7"))
 except StopIteration as stop:
     slots = stop.value.record.slots
-words = ask.messages[-1].content.split()
+words = said.messages[-1].content.split()
 print(train == again and int(words[2]) + int(words[4].rstrip("?")) == int(slots["answer"]))
 print(type(sums).__name__)
 """

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from random import Random
 
 from loop.core.contract import Contract
-from loop.core.episode import Ask, Outcome, Record, Split, Task
+from loop.core.conversation import Say
+from loop.core.episode import Outcome, Record, Split, Task
 from loop.core.noun import Noun, seed_from
 from loop.core.pair import Harness, Message
 from loop.ports import Rollout
@@ -28,9 +29,8 @@ class Sums(Noun):
 
     def rollout(self, task: Task, harness: Harness, contract: Contract) -> Rollout:
         """Ask once; record the answer, for the contract's criteria to compare with."""
-        prompt, (left, right) = harness.prompt(self.label), _numbers(task)
-        question = Message(role="user", content=self.text(task, contract))
-        yield Ask(messages=(*prompt.messages(), question), label=self.label, sampling=prompt.sampling)
+        left, right = _numbers(task)
+        yield Say(messages=(Message(role="user", content=self.text(task, contract)),), label=self.label)
         return Outcome(record=Record(slots={"left": left, "right": right, "answer": str(left + right)}))
 
     def text(self, task: Task, contract: Contract) -> str:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field, JsonValue
 
+from loop.core.hop import Hop
 from loop.core.noun import Noun, seed_from
 from loop.core.pair import Adapter, Message, Role, Sampling
 
@@ -43,12 +44,13 @@ class Task(Noun):
 
 
 class Ask(Noun):
-    """What a rollout wants from the engine next; ``label`` is the specialist that answers."""
+    """What a turn wants from the engine next; ``label`` is the specialist that answers."""
 
     messages: tuple[Message, ...]
     label: str
     sampling: Sampling
     choices: tuple[str, ...] = ()
+    hop: Hop = Hop.ANSWER
 
 
 class Request(Noun):
@@ -96,7 +98,10 @@ class ToolCall(Noun):
 
 
 class Turn(Noun):
-    """One turn of an episode; an assistant turn carries its tokens and its adapter's digest."""
+    """One turn of an episode; an assistant turn carries its tokens and its adapter's digest.
+
+    Routes and summaries are turns too, told by their ``hop``: the user sees the answers alone.
+    """
 
     role: Role
     content: str
@@ -106,6 +111,7 @@ class Turn(Noun):
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     finish: str = ""
+    hop: Hop = Hop.ANSWER
 
 
 class Failure(Noun):
@@ -160,8 +166,8 @@ class Episode(Noun):
 
     @property
     def replies(self) -> tuple[str, ...]:
-        """The assistant's texts, in order."""
-        return tuple(turn.content for turn in self.turns if turn.role == "assistant")
+        """The assistant's answers, in order."""
+        return tuple(turn.content for turn in self.turns if turn.role == "assistant" and turn.hop is Hop.ANSWER)
 
 
 class EpisodeShard(Noun):

@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from loop.core.base import Base
 from loop.core.noun import Noun
+from loop.core.session import SessionRules
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -138,7 +139,7 @@ class Harness(Noun):
     mcp: tuple[str, ...] = ()
     hooks: tuple[Hook, ...] = ()
     substrates: dict[str, str] = {}
-    session: dict[str, JsonValue] = {}
+    session: SessionRules = SessionRules()
     no_ai: tuple[str, ...] = ()
     secrets: dict[str, str] = {}
 

@@ -14,7 +14,8 @@ from enum import StrEnum
 from random import Random
 
 from loop.core.contract import Contract
-from loop.core.episode import Ask, Outcome, Record, Split, Task
+from loop.core.conversation import Say
+from loop.core.episode import Outcome, Record, Split, Task
 from loop.core.noun import Noun, seed_from
 from loop.core.pair import Harness, Message
 from loop.environments.coding_program import find_program, is_forbidden
@@ -81,10 +82,8 @@ class Canaries(Noun):
     def rollout(self, task: Task, harness: Harness, contract: Contract) -> Rollout:
         """Lay the bait, ask once, and note whether it was taken."""
         probe = probe_of(task)
-        prompt = harness.prompt(LABELS[probe.bait])
-        messages = (*prompt.messages(), Message(role="user", content=probe.message))
-        completion = yield Ask(messages=messages, label=prompt.label, sampling=prompt.sampling)
-        taken = taken_by(probe, completion.text)
+        reply = yield Say(messages=(Message(role="user", content=probe.message),), label=LABELS[probe.bait])
+        taken = taken_by(probe, reply.text)
         return Outcome(record=Record(world={"bait": probe.bait.value, "hit": bool(taken), "evidence": taken}))
 
     def text(self, task: Task, contract: Contract) -> str:

@@ -7,7 +7,8 @@ from functools import lru_cache
 from random import Random
 
 from loop.core.contract import Contract
-from loop.core.episode import Ask, Outcome, Record, Split, Task
+from loop.core.conversation import Say
+from loop.core.episode import Outcome, Record, Split, Task
 from loop.core.noun import Noun, seed_from
 from loop.core.pair import Harness, Message
 from loop.environments.coding_exercise import LEVELS, Exercise, make_exercise
@@ -63,17 +64,13 @@ class Coding(Noun):
         if not wall.ok:
             raise SandboxUnavailable(f"the coding environment refuses to run code without isolation; {wall.fix}")
         exercise = exercise_of(task)
-        prompt = harness.prompt(self.label)
-        messages = (*prompt.messages(), Message(role="user", content=exercise.request))
-        completion = yield Ask(messages=messages, label=self.label, sampling=prompt.sampling)
-        trial = _try(exercise, completion.text, self.limits)
+        reply = yield Say(messages=(Message(role="user", content=exercise.request),), label=self.label)
+        trial = _try(exercise, reply.text, self.limits)
         first_failed = trial.visible_failed
         repaired = task.level >= self.repair_from and first_failed > 0
         if repaired:
-            said = Message(role="assistant", content=completion.text)
-            asked = Message(role="user", content=trial.complaint)
-            completion = yield Ask(messages=(*messages, said, asked), label=self.label, sampling=prompt.sampling)
-            trial = _try(exercise, completion.text, self.limits)
+            reply = yield Say(messages=(Message(role="user", content=trial.complaint),), label=self.label)
+            trial = _try(exercise, reply.text, self.limits)
         return Outcome(record=_record(task, exercise, trial, first_failed, repaired))
 
 

@@ -9,9 +9,10 @@ from pydantic import JsonValue
 
 from loop.core.case import CONVERSATIONS, Transcript, case_slots, fill_text, opening, persona_of, scenario_of
 from loop.core.contract import Contract, Persona, Scenario
-from loop.core.episode import Ask, Outcome, Record, Split, Task
+from loop.core.conversation import Say
+from loop.core.episode import Outcome, Record, Split, Task
 from loop.core.noun import Noun, seed_from
-from loop.core.pair import Harness, Message, Prompt
+from loop.core.pair import Harness, Message
 from loop.environments.scenario_tools import Desk, exposure, find_call
 from loop.environments.user import next_message, script
 from loop.ports import Rollout
@@ -55,22 +56,20 @@ class Scenarios(Noun):
         harness a prompt for the label.
         """
         scenario, persona = scenario_of(contract, task), persona_of(contract, task)
-        prompt = harness.prompt(self.label)
         slots = case_slots(contract, task)
         desk = Desk(scenario, slots)
         users, replies = [opening(contract, task, slots)], list[str]()
         plan = script(scenario, persona, Transcript(slots=slots), task.seed)
-        messages = [*_exemplars_first(prompt, scenario), *_first_words(scenario, persona, slots, users[0])]
+        messages = _first_words(scenario, persona, slots, users[0])
         calls_left = self.calls_a_turn
         while True:
-            completion = yield Ask(messages=tuple(messages), label=self.label, sampling=prompt.sampling)
-            replies.append(completion.text)
-            messages.append(Message(role="assistant", content=completion.text))
-            wanted = find_call(completion.text, scenario.tools) if scenario.tools else None
+            reply = yield Say(messages=messages, label=self.label, tools=bool(scenario.tools))
+            replies.append(reply.text)
+            wanted = find_call(reply.text, scenario.tools) if scenario.tools else None
             if wanted is not None and calls_left > 0:
                 calls_left -= 1
                 result = desk.run(wanted, len(replies))
-                messages.append(Message(role="tool", content=json.dumps(result, ensure_ascii=False)))
+                messages = (Message(role="tool", content=json.dumps(result, ensure_ascii=False)),)
                 continue
             if wanted is not None:
                 desk.refuse(wanted, len(replies))
@@ -79,7 +78,7 @@ class Scenarios(Noun):
             if answer is None:
                 return Outcome(record=Record(slots=slots, world=desk.world, calls=tuple(desk.calls)))
             users.append(answer)
-            messages.append(Message(role="user", content=answer))
+            messages = (Message(role="user", content=answer),)
             calls_left = self.calls_a_turn
 
     def text(self, task: Task, contract: Contract) -> str:
@@ -103,18 +102,6 @@ def _task(cases: Sequence[tuple[str, tuple[str, ...]]], split: Split, seed: int,
     persona = personas[(first + number // len(cases)) % len(personas)]
     case_seed = seed_from("case", seed, split.value, scenario, persona, number)
     return Task(environment=CONVERSATIONS, case=f"{scenario}/{persona}", split=split, seed=case_seed)
-
-
-def _exemplars_first(prompt: Prompt, scenario: Scenario) -> tuple[Message, ...]:
-    """The harness's messages, with the exemplars most like the conversation nearest to it.
-
-    Those that use a tool come last where the scenario has tools and first elsewhere: a small
-    model imitates the last form it saw (measured: with tool exemplars last it answers small
-    talk with JSON, with them first it never calls a tool).
-    """
-    with_tools = bool(scenario.tools)
-    ordered = sorted(prompt.exemplars, key=lambda shot: any(m.role == "tool" for m in shot) is with_tools)
-    return prompt.revise(exemplars=tuple(ordered)).messages()
 
 
 def _first_words(

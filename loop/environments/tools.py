@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pydantic import Field, JsonValue
 
 from loop.core.contract import Contract
-from loop.core.episode import Ask, Outcome, Record, Split, Task, ToolCall
+from loop.core.conversation import Say
+from loop.core.episode import Outcome, Record, Split, Task, ToolCall
 from loop.core.noun import Noun, canonical, digest_of, seed_from
 from loop.core.pair import Harness, Message
 from loop.environments.tools_cases import LEVELS, Case, draw_case, families
@@ -71,15 +72,12 @@ class Tools(Noun):
 
     def rollout(self, task: Task, harness: Harness, contract: Contract) -> Rollout:
         """Meet one task: each reply is one call, answered by the world, or the final report."""
-        prompt = harness.prompt(self.label)
         case = draw_case(task)
         session = _Session(case)
-        messages = [*prompt.messages(), Message(role="user", content=case.message(0))]
+        said = case.message(0)
         while not session.over(self.malformed_limit):
-            completion = yield Ask(messages=tuple(messages), label=self.label, sampling=prompt.sampling)
-            answer = session.take(parse(completion.text, case.tools))
-            messages.append(Message(role="assistant", content=completion.text))
-            messages.append(Message(role="user", content=answer))
+            reply = yield Say(messages=(Message(role="user", content=said),), label=self.label)
+            said = session.take(parse(reply.text, case.tools))
         return Outcome(record=session.record())
 
     def text(self, task: Task, contract: Contract) -> str:

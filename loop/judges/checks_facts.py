@@ -11,10 +11,10 @@ from pydantic import JsonValue
 from loop.core.case import Transcript
 from loop.core.checks import EndState, GroundedNumbers, ReportsOutcome, ToolCalled, ToolNotCalled
 from loop.core.episode import ToolCall
+from loop.core.numbers import grounded, numbers
 from loop.core.outcome import report
 from loop.core.wording import words
 from loop.judges.finding import Finding, breach, decided, holds, nothing_said, said_in, span, undecided
-from loop.judges.numbers import grounded, numbers
 
 _MISSING = object()
 

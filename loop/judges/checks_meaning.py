@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from loop.core.case import Transcript
 from loop.core.checks import NotBoilerplate, OffersChoice, Semantic, StanceKept
+from loop.core.numbers import grounded, numbers
 from loop.core.wording import FUNCTION_WORDS, contains, fold, is_question, sentences, unquoted, without_echo, words
 from loop.judges.finding import Finding, Said, breach, holds, nothing_said, said_in, span, undecided
 from loop.judges.meaning import Meaning, segments
-from loop.judges.numbers import grounded, numbers
 
 STOCK_SIMILARITY = 0.72
 STANCE_BAND = 0.02

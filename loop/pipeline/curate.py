@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from loop.core.episode import Episode, EpisodeShard
 from loop.core.generation import Generation
+from loop.core.hop import Hop
 from loop.core.noun import seed_from
 from loop.core.score import CaseScore
 from loop.core.stage import Stage
@@ -56,7 +57,7 @@ def candidates(run: Run, episodes: Sequence[Episode], scores: Sequence[CaseScore
             continue
         environment = run.loop.environment(episode.task.environment)
         request = environment.text(episode.task, run.loop.contract)
-        replies = [turn for turn in episode.turns if turn.role == "assistant"]
+        replies = [turn for turn in episode.turns if turn.role == "assistant" and turn.hop is Hop.ANSWER]
         for index, turn in enumerate(replies):
             row = Row(
                 episode=episode.digest,

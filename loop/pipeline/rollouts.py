@@ -7,8 +7,8 @@ cluster and gives the same episodes.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 
 from loop.core.contract import Contract
 from loop.core.episode import (
@@ -26,7 +26,8 @@ from loop.core.episode import (
     episode_seed,
 )
 from loop.core.noun import digest_of, seed_from
-from loop.core.pair import Message, Pair, Sampling
+from loop.core.pair import Pair, Sampling
+from loop.mol.runtime import conversation
 from loop.ports import Blobs, Engine, Environment, Rollout
 
 
@@ -73,9 +74,8 @@ class Live:
     pair: Pair
     sample: int
     seed: int
-    rollout: Rollout
-    seen: tuple[Message, ...] = ()
-    turns: list[Turn] = field(default_factory=list)
+    asking: Generator[Ask, Completion, Outcome]
+    turns: list[Turn]
     usage: Usage = Usage()
     outcome: Outcome | None = None
 
@@ -110,18 +110,32 @@ def play(job: PlayJob) -> EpisodeShard:
 def _live(job: PlayJob, task: Task, pair: Pair, sample: int) -> Live:
     environment = next(e for e in job.environments if e.name == task.environment)
     seed = episode_seed(job.seed, task, sample)
-    return Live(task, pair, sample, seed, environment.rollout(task, pair.harness, job.contract))
+    turns: list[Turn] = []
+    rollout = _heard(environment.rollout(task, pair.harness, job.contract), turns)
+    return Live(task, pair, sample, seed, conversation(pair.harness, rollout), turns)
+
+
+def _heard(rollout: Rollout, turns: list[Turn]) -> Rollout:
+    """The rollout, with all it says kept; the harness's own prompt is not repeated in episodes."""
+    reply = None
+    while True:
+        try:
+            say = next(rollout) if reply is None else rollout.send(reply)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            return outcome
+        turns.extend(Turn(role=message.role, content=message.content) for message in say.messages)
+        reply = yield say
 
 
 def _step(job: PlayJob, live: Live, completion: Completion | None) -> Request | None:
     """Advance one rollout by a completion; the next request, or None when it ended."""
     try:
         if completion is None:
-            ask = next(live.rollout)
+            ask = next(live.asking)
         else:
             _note_reply(live, completion)
-            ask = live.rollout.send(completion)
-        _note_context(live, ask)
+            ask = live.asking.send(completion)
     except StopIteration as stop:
         live.outcome = stop.value
         return None
@@ -129,7 +143,7 @@ def _step(job: PlayJob, live: Live, completion: Completion | None) -> Request | 
         failure = Failure(boundary=live.task.environment, message=f"{type(error).__name__}: {error}")
         live.outcome = Outcome(record=Record(), failure=failure)
         return None
-    live.turns.append(Turn(role="assistant", content="", label=ask.label))
+    live.turns.append(Turn(role="assistant", content="", label=ask.label, hop=ask.hop))
     return _request(job, live, ask)
 
 
@@ -147,28 +161,12 @@ def _request(job: PlayJob, live: Live, ask: Ask) -> Request:
     )
 
 
-def _note_context(live: Live, ask: Ask) -> None:
-    """Keep what the agent was newly shown; the harness's own prompt is not repeated in episodes."""
-    if not live.seen:
-        fresh = ask.messages[len(live.pair.harness.prompt(ask.label).messages()) :]
-    elif ask.messages[: len(live.seen)] == live.seen:
-        fresh = ask.messages[len(live.seen) :]
-    else:
-        raise ValueError("a rollout may only append to its conversation")
-    if live.turns and fresh and fresh[0].role == "assistant":
-        fresh = fresh[1:]  # the reply just noted, as the environment repeats it
-    live.turns.extend(Turn(role=message.role, content=message.content) for message in fresh)
-    live.seen = ask.messages
-
-
 def _note_reply(live: Live, completion: Completion) -> None:
     asked = live.turns.pop()
     adapter = live.pair.adapter(asked.label)
     live.turns.append(
-        Turn(
-            role="assistant",
+        asked.revise(
             content=completion.text,
-            label=asked.label,
             adapter=adapter.digest if adapter else None,
             prompt_ids=completion.prompt_ids,
             token_ids=completion.token_ids,

@@ -17,6 +17,7 @@ from loop.core.pair import Harness, Message, Prompt, Routing, Sampling
 from loop.environments.coding import Coding, exercise_of
 from loop.environments.coding_exercise import LEVELS
 from loop.environments.coding_families import FAMILIES
+from loop.mol.runtime import conversation
 
 ROOT = Path(__file__).parents[2]
 CODING = Coding()
@@ -44,7 +45,7 @@ def harness() -> Harness:
 
 def play(task: Task, harness: Harness, *replies: str) -> tuple[Record, list[Ask]]:
     """Drive a rollout with these replies; returns the record and what was asked."""
-    rollout = CODING.rollout(task, harness, CONTRACT)
+    rollout = conversation(harness, CODING.rollout(task, harness, CONTRACT))
     asked = [next(rollout)]
     for reply in replies:
         completion = Completion(text=reply, prompt_ids=(1,), token_ids=(2,), logprobs=(0.0,), finish="stop")
@@ -172,7 +173,7 @@ def test_the_hidden_tests_are_in_neither_the_request_nor_the_record(harness: Har
 def test_every_task_shares_the_same_prompt_before_its_request(harness: Harness) -> None:
     prefixes = set()
     for split, family, level in CASES:
-        asked = next(CODING.rollout(task_of(split, family, level), harness, CONTRACT))
+        asked = next(conversation(harness, CODING.rollout(task_of(split, family, level), harness, CONTRACT)))
         assert asked.label == "L2" and asked.sampling.max_tokens <= 48
         prefixes.add(tuple(message.model_dump_json() for message in asked.messages[:-1]))
     assert len(prefixes) == 1

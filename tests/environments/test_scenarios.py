@@ -20,6 +20,7 @@ from loop.environments.scenarios import Scenarios
 from loop.environments.user import Script, next_message
 from loop.judges.rules import Rules
 from loop.library import load_contract
+from loop.mol.runtime import conversation
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = Scenarios()
@@ -53,7 +54,7 @@ def completion(text: str) -> Completion:
 
 def converse(task: Task, harness: Harness, contract: Contract, replies: Sequence[str]) -> tuple[list[Ask], Outcome]:
     """Play a task with scripted replies (the last one repeats); what was asked, and the outcome."""
-    rollout = SCENARIOS.rollout(task, harness, contract)
+    rollout = conversation(harness, SCENARIOS.rollout(task, harness, contract))
     asks = [next(rollout)]
     for number in range(20):
         try:

@@ -19,6 +19,7 @@ from loop.core.pair import Harness, Prompt, Routing
 from loop.environments.tools import Tools
 from loop.environments.tools_cases import Call, Case, draw_case, families
 from loop.environments.tools_families import POOLS
+from loop.mol.runtime import conversation
 
 ROOT = Path(__file__).parents[2]
 PROMPT = Prompt.model_validate(tomllib.loads((ROOT / "harnesses/seed/prompts/L1.toml").read_text()))
@@ -43,7 +44,7 @@ def solution(case: Case) -> list[str]:
 
 def play(task: Task, replies: Sequence[str], environment: Tools | None = None) -> tuple[Record, list[Ask]]:
     """Meet a task with fixed replies; after the last, the same reply is given on."""
-    rollout = (environment or Tools()).rollout(task, HARNESS, NO_CONTRACT)
+    rollout = conversation(HARNESS, (environment or Tools()).rollout(task, HARNESS, NO_CONTRACT))
     asks = [next(rollout)]
     for index in range(100):
         text = replies[min(index, len(replies) - 1)]

@@ -6,8 +6,8 @@ import pytest
 from pydantic import JsonValue
 
 from loop.core.episode import ToolCall
+from loop.core.numbers import grounded, numbers
 from loop.judges.checks_facts import at_path, matches
-from loop.judges.numbers import grounded, numbers
 from tests.judges.talk import found, talk, value
 
 CALL = ToolCall(turn=1, name="book", arguments={"place": "Old Mill", "party": 4, "note": "x"}, ok=True)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from loop.core.contract import Contract, Half
-from loop.core.episode import Ask, Episode, EpisodeShard, Outcome, Record, Request, Split, Task
+from loop.core.conversation import Say
+from loop.core.episode import Episode, EpisodeShard, Outcome, Record, Request, Split, Task
 from loop.core.errors import StageFailed, UserError
 from loop.core.gate import Standing
 from loop.core.generation import Generation
@@ -225,9 +226,7 @@ class Tempted(fakes.TwoTurns):
     """A probe environment whose bait is a reply of 1: what only a trained fake says every time."""
 
     def rollout(self, task: Task, harness: Harness, contract: Contract) -> Rollout:
-        prompt = harness.prompt("L0")
-        messages = (*prompt.messages(), Message(role="user", content="bait"))
-        reply = yield Ask(messages=messages, label="L0", sampling=prompt.sampling)
+        reply = yield Say(messages=(Message(role="user", content="bait"),), label="L0")
         return Outcome(record=Record(world={"hit": reply.text == "1", "evidence": "said 1"}))
 
 

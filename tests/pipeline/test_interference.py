@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from loop.core.contract import Contract
-from loop.core.episode import Ask, Outcome, Record, Request, Task
+from loop.core.conversation import Say
+from loop.core.episode import Outcome, Record, Request, Task
 from loop.core.pair import Harness, Message, Pair, Routing
 from loop.core.plan import ExaminePlan
 from loop.pipeline.cards import only
@@ -34,9 +35,7 @@ class Asked(fakes.TwoTurns):
         return self.to
 
     def rollout(self, task: Task, harness: Harness, contract: Contract) -> Rollout:
-        prompt = harness.prompt(self.to)
-        messages = (*prompt.messages(), Message(role="user", content=self.place))
-        reply = yield Ask(messages=messages, label=self.to, sampling=prompt.sampling)
+        reply = yield Say(messages=(Message(role="user", content=self.place),), label=self.to)
         return Outcome(record=Record(world={"right": reply.text == "1"}))
 
 
