@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loop.cli.files import read_noun, write_noun
 from loop.cli.options import Config, Json, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from loop.core.errors import UserError
     from loop.core.experiment import Experiment, Findings
+    from loop.core.experiment_record import ExperimentRecord
     from loop.settings import Settings
     from loop.store.sql import SqlStore
 
 app = typer.Typer(help="Do gains compound? Arms on equal budgets.", no_args_is_help=True)
 
+EXPORT = "macaron-loop experiment export --out"
 ALL = "iterated,one_shot,weights_only,harness_only,best_of_k,null,sham"
 Name = Annotated[
     str | None, typer.Option("--name", help="The experiment; its lineages begin with it. Default: family.")
@@ -47,13 +53,67 @@ def run(
 
 
 @app.command("show")
-def show(name: Name = None, config: Config = None, as_json: Json = False) -> None:
-    """What the arms came to so far: gains over generation 0, budgets, compounding."""
-    from loop.app import open_store
+def show(
+    name: Name = None,
+    files: Annotated[
+        list[Path] | None, typer.Option("--from", help="A file that `export` wrote; give it again to join several.")
+    ] = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """What the arms came to so far: gains over generation 0, budgets, compounding.
+
+    From the store, or from exports of other machines or nights with other seeds.
+    """
+    from loop.core.errors import UserError
+
+    if not files:
+        from loop.app import open_store
+        from loop.settings import load_settings
+
+        settings = load_settings(config)
+        _show(open_store(settings), name or settings.family, as_json)
+        return
+    if name is not None:
+        raise UserError("--name and --from exclude each other: a file names its experiment itself")
+    from loop.app import record_findings
+    from loop.core.experiment_record import ExperimentRecord
+    from loop.gains.records import join
+
+    record = join({str(file): read_noun(ExperimentRecord, file, "export", EXPORT) for file in files})
+    found = record_findings(record, strict=True)
+    if found is None:
+        raise UserError(f"{files[0]} holds no examined generation: export again when there is one")
+    _print(found, as_json)
+    for note in _packages(record):
+        print(f"macaron-loop: {note}", file=sys.stderr)
+
+
+@app.command("export")
+def export(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
+    name: Name = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Write all that the findings are computed from as one JSON file, to be joined with other seeds' by `show --from`.
+
+    Case scores, budgets and verdicts; no texts, paths or secrets.
+    """
+    from loop.app import open_store, read_record
+    from loop.gains.records import join
     from loop.settings import load_settings
 
     settings = load_settings(config)
-    _show(open_store(settings), name or settings.family, as_json)
+    record = read_record(open_store(settings), name or settings.family)
+    if record is None or not record.lineages:
+        raise _nothing(name or settings.family)
+    whole = join({f"experiment {record.name}": record})
+    write_noun(whole, out, "export", compact=True)
+    if as_json:
+        print_json({"path": str(out), "export": whole.digest, "lineages": len(whole.lineages)})
+        return
+    print(f"{out}: export {whole.short} of experiment {whole.name}, {len(whole.lineages)} lineages")
 
 
 def _experiment(settings: Settings, name: str | None, arms: str, generations: int, seeds: int) -> Experiment:
@@ -104,11 +164,20 @@ def _grow(settings: Settings, store: SqlStore, wanted: Experiment) -> None:
 
 def _show(store: SqlStore, name: str, as_json: bool) -> None:
     from loop.app import read_findings
-    from loop.core.errors import UserError
 
     found = read_findings(store, name, strict=True)
     if found is None:
-        raise UserError(f"experiment {name} has no examined generation: macaron-loop experiment run --name {name}")
+        raise _nothing(name)
+    _print(found, as_json)
+
+
+def _nothing(name: str) -> UserError:
+    from loop.core.errors import UserError
+
+    return UserError(f"experiment {name} has no examined generation: macaron-loop experiment run --name {name}")
+
+
+def _print(found: Findings, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
@@ -120,6 +189,13 @@ def _show(store: SqlStore, name: str, as_json: bool) -> None:
     for table in tables(found):
         console.print(table)
     console.print(verdict(found))
+
+
+def _packages(record: ExperimentRecord) -> list[str]:
+    """A note for each package that was not the same wherever the exams were played."""
+    names = sorted({name for line in record.lineages for name in line.packages})
+    found = {name: sorted({line.packages.get(name, "unknown") for line in record.lineages}) for name in names}
+    return [f"{name} was {' and '.join(met)} where the exams were played" for name, met in found.items() if met[1:]]
 
 
 def tables(found: Findings) -> list[Table]:

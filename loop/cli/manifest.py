@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loop.cli.files import read_noun, write_noun
 from loop.cli.lineage import find
-from loop.cli.options import Config, Json, Which, plain, print_json
+from loop.cli.options import Config, Json, Which, print_json
 
 if TYPE_CHECKING:
-    from loop.core.manifest import Floor, Manifest
+    from loop.core.manifest import Floor
     from loop.pipeline.manifest import Examination
     from loop.pipeline.parts import Loop
     from loop.settings import Settings
@@ -34,7 +34,6 @@ def manifest(
     Digests, seeds, sampling, code, packages and hardware; no secret, path or user name.
     """
     from loop.app import open_store
-    from loop.core.errors import UserError
     from loop.pipeline.manifest import examination
     from loop.pipeline.manifest import manifest as build
     from loop.settings import load_settings
@@ -47,10 +46,7 @@ def manifest(
     if out is None:
         print_json(made)
         return
-    try:
-        out.write_text(json.dumps(plain(made), indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write the manifest to {out} ({error.strerror}): name another file") from error
+    write_noun(made, out, "manifest")
     if as_json:
         print_json({"path": str(out), "manifest": made.digest})
         return
@@ -70,12 +66,12 @@ def replay(
     """
     from loop.app import open_store
     from loop.cli.replay import print_replay
-    from loop.core.manifest import ReplayVerdict
+    from loop.core.manifest import Manifest, ReplayVerdict
     from loop.pipeline.manifest import examination
     from loop.pipeline.replay import replay as play_again
     from loop.settings import load_settings
 
-    written = read_manifest(file)
+    written = read_noun(Manifest, file, "manifest", "macaron-loop manifest N --out")
     settings = load_settings(config)
     store = open_store(settings)
     generation = store.by_digest(written.generation)
@@ -119,30 +115,6 @@ def noise(
         print_json({"generation": generation.digest, "cases": played, "measured": measured})
     else:
         print_noise(generation, measured, played)
-
-
-def read_manifest(file: Path) -> Manifest:
-    """A manifest from its file; UserError when it is none, or was changed after it was written."""
-    from pydantic import ValidationError
-
-    from loop.core.errors import UserError
-    from loop.core.manifest import Manifest
-
-    try:
-        fields = json.loads(file.read_text(encoding="utf-8"))
-        stated = fields.pop("digest")
-        found = Manifest.model_validate(fields)
-    except OSError as error:
-        raise UserError(
-            f"cannot read {file} ({error.strerror}): write it with `macaron-loop manifest N --out`"
-        ) from error
-    except (ValueError, ValidationError, AttributeError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{file} is no manifest of this version: write it with `macaron-loop manifest N --out`"
-        ) from error
-    if found.digest != stated:
-        raise UserError(f"{file} was changed after it was written (its digest is {found.short}): write it again")
-    return found
 
 
 def newest_examined(settings: Settings, store: SqlStore) -> str:

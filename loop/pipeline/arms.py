@@ -57,6 +57,25 @@ def numbers(arm: Arm, generations: int) -> Sequence[int]:
     return (1,) if arm is Arm.ONE_SHOT else range(1, generations + 1)
 
 
+def own_plan(plan: Plan) -> Plan:
+    """An arm's plan without its seed and what the standard of that seed gave it to spend: equal under every seed."""
+    tokens = None if plan.examine.best_of_tokens is None else 1
+    examine = plan.examine.revise(best_of_tokens=tokens)
+    return plan.revise(seed=0, allowance=Allowance(), weights=True, examine=examine)
+
+
+def shared_plan(plan: Plan) -> Plan:
+    """A plan of any arm without its seed and all that arms change in it: equal for every arm of an experiment."""
+    return own_plan(plan).revise(
+        arm="",
+        shuffle=False,
+        explorer=KEEP,
+        collect=plan.collect.revise(tasks={}, rounds=1, routes=0),
+        curate=plan.curate.revise(max_rows=0),
+        examine=plan.examine.revise(best_of_tokens=None, temperature=0.0, diversity_tasks=0),
+    )
+
+
 def _iterated(plan: Plan, number: int, last: int, standard: Standard | None) -> Plan:
     return plan
 

@@ -8,11 +8,12 @@ import pytest
 from loop.core.budget import Budget
 from loop.core.contract import Half
 from loop.core.episode import Split, Task
-from loop.core.experiment import Arm
+from loop.core.experiment import Arm, Findings
 from loop.core.gate import Decision, Rule, Standing
 from loop.core.generation import Exam, Generation
 from loop.core.score import CaseScore, Scorecard
-from loop.gains.findings import findings
+from loop.gains.findings import findings as compared
+from loop.gains.records import Cards, Lineages, record_of
 from tests.store import lineage
 
 CARDS: dict[str, Scorecard] = {}
@@ -69,6 +70,10 @@ def _lineage(
             )
         )
     return grown
+
+
+def findings(name: str, lineages: Lineages, cards: Cards) -> Findings | None:
+    return compared(record_of(name, lineages, cards, {}))
 
 
 ITERATED = {

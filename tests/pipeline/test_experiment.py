@@ -35,7 +35,7 @@ def made(tmp_path: Path) -> Loop:
     return fakes.loop(SqlStore(url, blobs), blobs, tmp_path / "scratch")
 
 
-def _plan() -> Plan:
+def plan_of_arms() -> Plan:
     return fakes.plan(
         explorer=Spec(use="exemplars", options={"rounds": 1}),
         collect=CollectPlan(tasks={"twice": 40}, samples=4, shard_tasks=8),
@@ -44,7 +44,7 @@ def _plan() -> Plan:
     )
 
 
-def _run(loop: Loop, experiment: Experiment, plan: Plan | None = None) -> None:
+def grow(loop: Loop, experiment: Experiment, plan: Plan | None = None) -> None:
     kinds: Mapping[str, Callable[..., Explorer]] = {"keep": Keep, "exemplars": Exemplars}
 
     def staged(family: str, mine: Plan) -> Loop:
@@ -57,7 +57,7 @@ def _run(loop: Loop, experiment: Experiment, plan: Plan | None = None) -> None:
     def first(seed: int) -> Pair:
         return fakes.pair()
 
-    run_experiment(experiment, plan or _plan(), staged, first, held)
+    run_experiment(experiment, plan or plan_of_arms(), staged, first, held)
 
 
 def _store(loop: Loop) -> SqlStore:
@@ -66,7 +66,7 @@ def _store(loop: Loop) -> SqlStore:
 
 
 def test_every_arm_is_a_lineage_of_its_own_on_the_budget_of_the_iterated_one(made: Loop) -> None:
-    _run(made, EVERY)
+    grow(made, EVERY)
     found = read_findings(_store(made), "try")
     assert found is not None and [result.arm for result in found.arms] == list(Arm)
     for result in found.arms:
@@ -79,7 +79,7 @@ def test_every_arm_is_a_lineage_of_its_own_on_the_budget_of_the_iterated_one(mad
 
 
 def test_what_an_arm_may_not_change_stays_as_generation_0_has_it(made: Loop) -> None:
-    _run(made, EVERY)
+    grow(made, EVERY)
     last = {arm: made.store.generations(EVERY.family(arm, 1))[-1] for arm in Arm}
     root = fakes.pair()
     for arm in (Arm.HARNESS_ONLY, Arm.BEST_OF_K, Arm.NULL):
@@ -94,10 +94,10 @@ def test_what_an_arm_may_not_change_stays_as_generation_0_has_it(made: Loop) -> 
 
 
 def test_the_work_that_arms_share_is_done_once(made: Loop) -> None:
-    _run(made, Experiment(name="try", arms=(Arm.ITERATED,), generations=1, seeds=(1,)), _plan())
+    grow(made, Experiment(name="try", arms=(Arm.ITERATED,), generations=1, seeds=(1,)), plan_of_arms())
     fakes.CALLS.clear()
-    plain = _plan().revise(explorer=Spec(use="keep"))
-    _run(made, Experiment(name="again", arms=(Arm.ITERATED,), generations=1, seeds=(1,)), plain)
+    plain = plan_of_arms().revise(explorer=Spec(use="keep"))
+    grow(made, Experiment(name="again", arms=(Arm.ITERATED,), generations=1, seeds=(1,)), plain)
     # the same tasks were met, scored and learned from; only the exam differs where the harness changed
     assert fakes.CALLS["train"] == 0
     first, second = (made.store.generations(f"{name}.iterated.s1")[1] for name in ("try", "again"))
@@ -109,18 +109,18 @@ def test_an_interrupted_experiment_resumes_to_the_same_generations(made: Loop, t
     url = f"sqlite:///{tmp_path / 'other.db'}"
     upgrade(url)
     other = Loop(**(vars(made) | {"store": SqlStore(url, FsBlobs(url=str(tmp_path / "others")))}))
-    _run(other, EVERY)
+    grow(other, EVERY)
     fakes.CALLS.clear()
     with pytest.raises(KeyboardInterrupt):
-        _run(Loop(**(vars(made) | {"executor": Breaking(after=after)})), EVERY)
-    _run(made, EVERY)
+        grow(Loop(**(vars(made) | {"executor": Breaking(after=after)})), EVERY)
+    grow(made, EVERY)
     for arm in Arm:
         family = EVERY.family(arm, 1)
         assert [g.digest for g in made.store.generations(family)] == [g.digest for g in other.store.generations(family)]
 
 
 def test_the_null_arm_is_measured_with_luck_of_its_own_and_each_generation_with_other_luck(made: Loop) -> None:
-    _run(made, Experiment(name="try", arms=(Arm.NULL,), generations=3, seeds=(1,)))
+    grow(made, Experiment(name="try", arms=(Arm.NULL,), generations=3, seeds=(1,)))
     exams = [g.exam for g in made.store.generations("try.null.s1")[1:]]
     gains = [exam.gain.point for exam in exams if exam and exam.gain]
     assert len(gains) == 3 and len(set(gains)) > 1 and any(gains)
