@@ -99,6 +99,7 @@ def _notes(rescore: Rescore) -> list[str]:
         lines.append(f"{rescore.reworded} exam conversations were held in words this version would not use")
     if rescore.collected:
         lines.append(f"{rescore.collected} train episodes, {rescore.collected_unscored} of them unscored")
+    lines += rescore.left_out
     if rescore.equal is not None:
         lines.append(f"{'equal' if rescore.equal else 'NOT equal'} to the run's own scorecards")
     return lines

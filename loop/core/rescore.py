@@ -9,8 +9,8 @@ from loop.core.noun import Noun
 class Rescore(Noun):
     """What the exam of ``generation`` would have found under ``exam.contract``, without playing anything.
 
-    ``exam`` keeps to scores and gains: diversity, alarms and baits are of the samples, attribution and
-    the choice among answers (best of k) of the contract they were made under.
+    ``exam`` is decided by the stored episodes, but for what no scoring changes (baits taken, routes,
+    the panel, the cost of choosing among answers), which is the run's. ``left_out`` says what is neither.
     ``judge`` is the digest of the judge's Spec. ``outside`` counts the exam's cases (parent's
     and child's) that are no cases of this contract, by reason; they are unscored.
     ``reworded`` counts the conversations that this contract would open with other words or
@@ -25,6 +25,7 @@ class Rescore(Noun):
     equal: bool | None = None
     outside: dict[str, int] = {}
     reworded: int = 0
+    left_out: tuple[str, ...] = ()
     experience: dict[str, float] = {}
     collected: int = 0
     collected_unscored: int = 0

@@ -55,18 +55,19 @@ def examine_cells(run: Run, tasks: Sequence[Task], child: Pair) -> Cards:
         scores = score_shards(run, Stage.EXAMINE, played, half)
         for cell, pair in made.items():
             first = plan.samples if own_luck and cell == CHILD_CELL else 0
-            cards[cell, half] = _card(run, pair, half, episodes, scores, range(first, first + plan.samples))
+            taken = range(first, first + plan.samples)
+            cards[cell, half] = card_of(run.loop.contract.digest, pair, half, episodes, scores, taken)
     return cards
 
 
-def _card(
-    run: Run, pair: Pair, half: Half, episodes: Sequence[Episode], scores: Sequence[CaseScore], samples: range
+def card_of(
+    contract: str, pair: Pair, half: Half, episodes: Sequence[Episode], scores: Sequence[CaseScore], samples: range
 ) -> Scorecard:
-    """The scores of one pair's episodes of these samples, counted from 0."""
+    """The scores of one pair's episodes of these samples, counted from 0; ``contract`` is a digest."""
     owned = {episode.digest for episode in episodes if episode.pair == pair.digest and episode.sample in samples}
     rows = (score for score in scores if score.episode in owned)
     renamed = tuple(row.revise(sample=row.sample - samples.start) if samples.start else row for row in rows)
-    return Scorecard(contract=run.loop.contract.digest, pair=pair.digest, half=half, scores=renamed)
+    return Scorecard(contract=contract, pair=pair.digest, half=half, scores=renamed)
 
 
 def examine_best(run: Run, tasks: Sequence[Task], tokens: int) -> tuple[Cards, Budget]:
@@ -110,8 +111,13 @@ def _worth(points: Mapping[str, float | None], episode: Episode) -> float:
 
 def interference(run: Run, tasks: Sequence[Task], child: Pair) -> dict[str, dict[str, float]]:
     """Each environment's sealed score when every specialist's adapter answers in turn, by environment and label."""
+    return by_environment(interference_cards(run, tasks, child))
+
+
+def by_environment(cards: Mapping[str, Scorecard]) -> dict[str, dict[str, float]]:
+    """The mean of each environment by the label whose card it is on."""
     found: dict[str, dict[str, float]] = {}
-    for label, card in interference_cards(run, tasks, child).items():
+    for label, card in cards.items():
         for name in card.environments():
             mean = card.mean(name)
             if mean is not None:
@@ -130,7 +136,8 @@ def interference_cards(run: Run, tasks: Sequence[Task], child: Pair) -> dict[str
     jobs = play_jobs(run, shards, tuple(pairs.values()), 1, 0.0, "interference")
     played = each(run, Stage.EXAMINE, EpisodeShard, jobs, play, generated)
     scores = score_shards(run, Stage.EXAMINE, played, Half.SEALED)
-    return {label: _card(run, pair, Half.SEALED, chain(played), scores, range(1)) for label, pair in pairs.items()}
+    contract, episodes = run.loop.contract.digest, chain(played)
+    return {label: card_of(contract, pair, Half.SEALED, episodes, scores, range(1)) for label, pair in pairs.items()}
 
 
 def _answers(run: Run, label: str) -> bool:

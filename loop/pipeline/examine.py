@@ -17,6 +17,7 @@ from loop.core.gate import Interval
 from loop.core.generation import Exam
 from loop.core.noun import Noun, seed_from
 from loop.core.pair import Adapter, Pair
+from loop.core.plan import Plan
 from loop.core.results import Coverage, TaskList
 from loop.core.score import CaseScore, Scorecard
 from loop.core.stage import Stage
@@ -174,7 +175,7 @@ def _exam(run: Run, child: Pair) -> Exam:
             interference=crossed,
             earlier=kept,
             routing=routes,
-            **_attribution(run, cards, child),
+            **attribution(run.plan, _labels(run), sealed(cards), run.parent.pair, child),
         )
 
     return run.attempt.once(Stage.EXAMINE, Exam, summary, "exam")
@@ -200,7 +201,14 @@ def _diversity(run: Run, child: Pair) -> tuple[dict[str, float], tuple[str, ...]
     jobs = play_jobs(run, shards, (parent, child), plan.diversity_samples, temperature, "diversity")
     played = each(run, Stage.EXAMINE, EpisodeShard, jobs, play, generated)
     scores = score_shards(run, Stage.EXAMINE, played, Half.VISIBLE)
-    before, after = (_measures(pair, chain(played), scores, plan.diversity_samples) for pair in (parent, child))
+    return diversity_of(parent, child, chain(played), scores, plan.diversity_samples)
+
+
+def diversity_of(
+    parent: Pair, child: Pair, episodes: Sequence[Episode], scores: Sequence[CaseScore], k: int
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    """The measures of both pairs' samples, ``k`` a task, by ``who/environment/measure``, and what has collapsed."""
+    before, after = (_measures(pair, episodes, scores, k) for pair in (parent, child))
     figures = {f"parent/{name}": value for name, value in before.items()}
     figures |= {f"child/{name}": value for name, value in after.items()}
     return figures, collapse_alarms(before, after)
@@ -235,18 +243,29 @@ def _summary(
     return exam.revise(panel=panel_of(run), anchor=anchor, diversity=diversity, alarms=alarms)
 
 
-def _attribution(run: Run, cards: Mapping[tuple[Cell, Half], Scorecard], child: Pair) -> dict[str, dict[str, Interval]]:
-    """The transplant's effects and the Shapley value of each part that changed; nothing for an equal pair."""
-    parent = run.parent.pair
+def _labels(run: Run) -> dict[str, str]:
+    return {environment.name: environment.label for environment in run.loop.environments}
+
+
+def sealed(cards: Mapping[tuple[Cell, Half], Scorecard]) -> dict[Cell, Scorecard]:
+    """The sealed cards by cell."""
+    return {cell: card for (cell, half), card in cards.items() if half is Half.SEALED}
+
+
+def attribution(
+    plan: Plan, labels: Mapping[str, str], cells: Mapping[Cell, Scorecard], parent: Pair, child: Pair
+) -> dict[str, dict[str, Interval]]:
+    """The transplant's effects and the Shapley value of each part that changed; nothing for an equal pair.
+
+    ``labels`` name the specialist that answers in each environment, ``cells`` are the sealed cards.
+    """
     if child.digest == parent.digest:
         return {}
-    sealed = {cell: card for (cell, half), card in cards.items() if half is Half.SEALED}
-    labels = {environment.name: environment.label for environment in run.loop.environments}
     players = [adapter.label for adapter in child.adapters if adapter != parent.adapter(adapter.label)]
     players += [HARNESS] if child.harness != parent.harness else []
     values = shapley(players)
-    together = coalitions(sealed, labels, players)
+    together = coalitions(cells, labels, players)
     return {
-        "transplant": known(run.plan, whole(sealed, TRANSPLANT)),
-        "shapley": known(run.plan, {player: contrast(together, weights) for player, weights in values.items()}),
+        "transplant": known(plan, whole(cells, TRANSPLANT)),
+        "shapley": known(plan, {player: contrast(together, weights) for player, weights in values.items()}),
     }

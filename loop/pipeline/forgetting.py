@@ -6,10 +6,10 @@ from loop.core.contract import Half
 from loop.core.episode import EpisodeShard, Task
 from loop.core.gate import Interval
 from loop.core.pair import Pair
-from loop.core.score import Scorecard
 from loop.core.stage import Stage
 from loop.gains.exam import known
 from loop.gains.intervals import Difference, paired
+from loop.pipeline.cards import card_of
 from loop.pipeline.curate import ancestors
 from loop.pipeline.experience import chain, generated, play_jobs, score_shards, split_tasks
 from loop.pipeline.parts import Run
@@ -35,16 +35,8 @@ def earlier_banks(run: Run, child: Pair) -> dict[str, Interval]:
         jobs = play_jobs(run, shards, (parent, child), 1, 0.0, f"earlier/{number}")
         played = each(run, Stage.EXAMINE, EpisodeShard, jobs, play, generated)
         scores = score_shards(run, Stage.EXAMINE, played, Half.VISIBLE)
-        owner = {episode.digest: episode.pair for episode in chain(played)}
-        before, after = (
-            Scorecard(
-                contract=run.loop.contract.digest,
-                pair=pair.digest,
-                half=Half.VISIBLE,
-                scores=tuple(score for score in scores if owner[score.episode] == pair.digest),
-            )
-            for pair in (parent, child)
-        )
+        contract, episodes = run.loop.contract.digest, chain(played)
+        before, after = (card_of(contract, pair, Half.VISIBLE, episodes, scores, range(1)) for pair in (parent, child))
         found[number] = paired(before, after)
     return known(run.plan, found)
 

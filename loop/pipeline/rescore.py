@@ -23,17 +23,19 @@ from loop.core.case import (
     transcript_of,
 )
 from loop.core.contract import Contract, Half
-from loop.core.episode import Episode, EpisodeShard, Failure
+from loop.core.episode import Episode, EpisodeShard, Failure, Task
 from loop.core.errors import LoopError, StageFailed, UserError
 from loop.core.generation import Exam, Generation
 from loop.core.noun import Noun
 from loop.core.plan import Plan, Spec
 from loop.core.rescore import Rescore
+from loop.core.results import TaskList
 from loop.core.score import CaseScore, Scorecard, ScoreShard
 from loop.core.stage import Stage
 from loop.gains.contrasts import CHILD, PARENT
 from loop.gains.exam import exam_of
 from loop.pipeline.experience import ScoreJob, judge_episodes, judged, pass_rates
+from loop.pipeline.rescored import Rescored, left_out, rest_of
 from loop.ports import Attempt, Executor, Judge, Progress, Store
 
 NounT = TypeVar("NounT", bound=Noun)
@@ -42,6 +44,15 @@ Cards = Mapping[tuple[str, Half], Scorecard]
 SUMMARY = "rescore"
 CONTRACT_BOUNDARY = "contract"
 COLLECTED = "collect"
+# The halves that a run scores the episodes of each purpose under; train episodes never meet a sealed check.
+SCORED: Mapping[str, tuple[Half, ...]] = {
+    COLLECTED: (Half.VISIBLE,),
+    "exam": (Half.SEALED, Half.VISIBLE),
+    "best": (Half.SEALED, Half.VISIBLE),
+    "diversity": (Half.VISIBLE,),
+    "earlier": (Half.VISIBLE,),
+    "interference": (Half.SEALED,),
+}
 
 
 class Rescoring(Protocol):
@@ -111,7 +122,9 @@ def rescore(bench: Bench, generation: Generation) -> Rescore:
             f"scoring generation {generation.number} again broke: {type(error).__name__}: {error}. "
             "What was scored is kept; run the same command to go on."
         ) from error
-    result = _summary(bench, generation, plan, _cards(contract, own, scores), scores, shards)
+    met = attempt.find(Stage.EXAMINE, TaskList, "tasks")
+    tasks = met.tasks if met is not None else ()
+    result = _summary(bench, generation, plan, _cards(contract, own, scores), scores, shards, tasks)
     steps.record(result, SUMMARY)
     return result
 
@@ -134,20 +147,19 @@ def _own_cards(archive: Archive, generation: Generation) -> dict[str, Scorecard]
 
 
 def _shards(archive: Archive, attempt: Attempt, own: Mapping[str, Scorecard]) -> Iterator[tuple[str, EpisodeShard]]:
-    """The stored shards by key, reduced to the collected episodes and those that the exam's scorecards hold."""
+    """The stored shards that are scored, by key; of the many answers of best of k those that its scorecards hold."""
     examined = {row.episode for card in own.values() for row in card.scores}
     for stage, key in archive.played(attempt):
-        shard = attempt.find(stage, EpisodeShard, key) if stage in (Stage.COLLECT, Stage.EXAMINE) else None
-        if shard is None:
-            continue
-        wanted = tuple(e for e in shard.episodes if stage is Stage.COLLECT or e.digest in examined)
-        if wanted:
-            yield key, EpisodeShard(episodes=wanted)
+        wanted = stage in (Stage.COLLECT, Stage.EXAMINE) and _purpose(key) in SCORED
+        shard = attempt.find(stage, EpisodeShard, key) if wanted else None
+        if shard is not None and _purpose(key) == "best":
+            shard = EpisodeShard(episodes=tuple(e for e in shard.episodes if e.digest in examined))
+        if shard is not None and shard.episodes:
+            yield key, shard
 
 
-def halves(key: str) -> tuple[Half, ...]:
-    """Under which halves the episodes of a step are scored: train episodes never meet a sealed check."""
-    return (Half.VISIBLE,) if key.startswith(f"{COLLECTED}/") else (Half.SEALED, Half.VISIBLE)
+def _purpose(key: str) -> str:
+    return key.split("/")[0]
 
 
 def _score(bench: Bench, steps: Rescoring, shards: Mapping[str, EpisodeShard]) -> dict[str, ScoreShard]:
@@ -155,7 +167,7 @@ def _score(bench: Bench, steps: Rescoring, shards: Mapping[str, EpisodeShard]) -
     jobs = {
         f"score/{half}/{key}": ScoreJob(bench.judge, bench.contract, shard.episodes, half)
         for key, shard in sorted(shards.items())
-        for half in halves(key)
+        for half in SCORED[_purpose(key)]
     }
     results = {key: steps.find(ScoreShard, key) for key in jobs}
     missing = [key for key, found in results.items() if found is None]
@@ -237,7 +249,7 @@ def _cards(contract: Contract, own: Mapping[str, Scorecard], scores: Mapping[str
 
 
 def _is_exam(key: str, half: Half) -> bool:
-    return key.startswith(f"score/{half}/") and not key.startswith(f"score/{half}/{COLLECTED}/")
+    return key.startswith((f"score/{half}/exam/", f"score/{half}/best/"))
 
 
 def _summary(
@@ -247,6 +259,7 @@ def _summary(
     cards: Cards,
     scores: Mapping[str, ScoreShard],
     shards: Mapping[str, EpisodeShard],
+    tasks: tuple[Task, ...],
 ) -> Rescore:
     for who in (PARENT, CHILD):
         bench.archive.save(cards[who, Half.SEALED])
@@ -254,10 +267,13 @@ def _summary(
     sealed = {row.episode: row for who in (PARENT, CHILD) for row in cards[who, Half.SEALED].scores}
     failures = [row.failure for row in sealed.values() if row.failure is not None]
     lost = [failure.message for failure in failures if failure.boundary == CONTRACT_BOUNDARY]
-    collected = [row for key, shard in scores.items() if not _is_exam(key, shard.half) for row in shard.scores]
     held = [episode for shard in shards.values() for episode in shard.episodes if episode.digest in sealed]
-    found, own = exam_of(bench.contract, plan, cards), generation.exam
-    same = own is not None and own.contract == found.contract and plan.judge == bench.spec
+    parent, own = bench.archive.by_digest(str(generation.parent)), generation.exam
+    assert own is not None
+    again = Rescored(bench.contract, plan, parent.pair, generation.pair, shards, scores)
+    collected = again.rows(COLLECTED, Half.VISIBLE)
+    found = exam_of(bench.contract, plan, cards).revise(**rest_of(again, cards, own, tasks))
+    same = own.contract == found.contract and plan.judge == bench.spec
     return Rescore(
         generation=generation.digest,
         judge=bench.spec.digest,
@@ -268,9 +284,10 @@ def _summary(
         experience=pass_rates(collected),
         collected=len(collected),
         collected_unscored=sum(row.score is None for row in collected),
+        left_out=left_out(plan, own),
         judge_calls=sum(judged(shard).judge_calls for shard in scores.values()),
     )
 
 
-def _cards_of(exam: Exam | None) -> tuple[str | None, str | None]:
-    return (None, None) if exam is None else (exam.scorecard, exam.parent_scorecard)
+def _cards_of(exam: Exam) -> tuple[str, str | None]:
+    return exam.scorecard, exam.parent_scorecard

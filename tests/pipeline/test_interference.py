@@ -47,7 +47,7 @@ class Specialists(fakes.AnsweringEngine):
         return str(int(right))
 
 
-def _pair() -> Pair:
+def specialists() -> Pair:
     prompt, adapter = fakes.harness().prompts[0], fakes.pair().adapters[0]
     labels = {"L1": "one", "L2": "two"}
     harness = fakes.harness().revise(
@@ -65,14 +65,14 @@ def test_each_environment_is_scored_with_each_specialists_adapter(tmp_path: Path
     places = (Asked(place="one", to="L1"), Asked(place="two", to="L2"))
     made = fakes.loop(SqlStore(url, blobs), blobs, tmp_path / "scratch", environments=places, engine=Specialists())
     plan = fakes.plan(weights=False, examine=ExaminePlan(tasks={"one": 8, "two": 8}, diversity_tasks=0, interference=4))
-    child = run_generation(made, plant(made, _pair(), 1), plan)
+    child = run_generation(made, plant(made, specialists(), 1), plan)
     assert child.exam is not None
     assert child.exam.interference == {"one": {"L1": 100.0, "L2": 0.0}, "two": {"L1": 0.0, "L2": 100.0}}
 
 
 def test_one_adapter_answers_under_every_label_and_its_weights_stay() -> None:
-    alone = only(_pair(), "L2")
+    alone = only(specialists(), "L2")
     assert [adapter.label for adapter in alone.adapters] == ["L1", "L2"]
     assert {adapter.role for adapter in alone.adapters} == {"two"}
     with pytest.raises(KeyError):
-        only(_pair(), "L9")
+        only(specialists(), "L9")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from loop.core.budget import Budget
 from loop.core.contract import Contract, Criterion, Half, Scenario
 from loop.core.episode import Episode, EpisodeShard, Split
 from loop.core.errors import StageFailed, UserError
@@ -20,6 +19,7 @@ from loop.core.score import Scorecard, ScoreShard, Verdict
 from loop.core.stage import Stage
 from loop.environments.scenarios import Scenarios
 from loop.environments.tools import Tools
+from loop.explorers.exemplars import Exemplars
 from loop.judges.rules import Rules
 from loop.library import default_root, load_contract, load_harness
 from loop.pipeline.arms import arm_plan
@@ -31,21 +31,9 @@ from loop.store.blobs import FsBlobs
 from loop.store.migrate import upgrade
 from loop.store.sql import SqlStore
 from tests import fakes
+from tests.pipeline.test_experiment import plan_of_arms
 from tests.pipeline.test_generation import Breaking
-
-# What a rescore leaves to the run: samples, attribution, and the choice among answers.
-LEFT_OUT = {
-    "diversity": {},
-    "alarms": (),
-    "transplant": {},
-    "shapley": {},
-    "selection": Budget(),
-    "canaries": None,
-    "interference": {},
-    "anchor": None,
-    "earlier": {},
-    "panel": 0,
-}
+from tests.pipeline.test_interference import Asked, Specialists, specialists
 
 
 def _contract(version: str, *more: Criterion) -> Contract:
@@ -123,7 +111,7 @@ def _same_as_the_run(store: SqlStore, contract: Contract, child: Generation) -> 
             name = f"score/{half}/{key}"
             online = attempt.find(Stage.EXAMINE if stage is Stage.EXAMINE else Stage.SCORE, ScoreShard, name)
             assert online is not None and steps.find(ScoreShard, name) == online
-    assert child.exam is not None and found.exam == child.exam.revise(**LEFT_OUT)
+    assert child.exam is not None and found.exam == child.exam
     assert found.experience == child.experience and found.outside == {} and found.reworded == 0
     assert found.equal is True
 
@@ -149,8 +137,36 @@ def test_arms_whose_answers_are_chosen_or_drawn_apart_are_scored_again_as_they_w
     many = plan.examine.revise(best_of_tokens=4_000) if arm is Arm.BEST_OF_K else plan.examine
     grown = run_generation(made, plant(made, fakes.pair(), 1), plan.revise(examine=many))
     found = rescore(_bench(store, ONE), grown)
-    assert grown.exam is not None and found.exam == grown.exam.revise(**LEFT_OUT)
+    assert grown.exam is not None and found.exam == grown.exam
     assert found.equal is True and found.experience == grown.experience
+    assert [("best of many" in line) for line in found.left_out] == [True] * (arm is Arm.BEST_OF_K)
+
+
+def test_attribution_and_earlier_tasks_are_scored_again_without_a_model(store: SqlStore, made: Loop) -> None:
+    plan = plan_of_arms().revise(contract=ONE.digest)
+    plan = plan.revise(examine=plan.examine.revise(earlier=3, diversity_tasks=2, canaries=0, looks=1))
+    loop = Loop(**(vars(made) | {"explorer": Exemplars(rounds=1)}))
+    first = run_generation(loop, plant(loop, fakes.pair(), 1), plan, forced=True)
+    second = run_generation(loop, first, plan, forced=True)
+    for grown in (first, second):
+        exam = grown.exam
+        assert exam is not None and exam.transplant["adapters"].point and exam.diversity and exam.anchor
+        assert rescore(_bench(store, ONE), grown).exam == exam
+    assert first.exam is not None and len(first.exam.transplant) == 4
+    assert second.exam is not None and second.exam.panel == 1 and set(second.exam.earlier) == {"0"}
+
+
+def test_specialists_in_each_others_places_are_scored_again(store: SqlStore, made: Loop) -> None:
+    scenarios = tuple(ONE.scenarios[0].revise(id=place, environment=place) for place in ("one", "two"))
+    contract = ONE.revise(scenarios=scenarios)
+    places = (Asked(place="one", to="L1"), Asked(place="two", to="L2"))
+    loop = Loop(**(vars(made) | {"environments": places, "engine": Specialists(), "contract": contract}))
+    examine = fakes.plan().examine.revise(tasks={"one": 8, "two": 8}, interference=4)
+    plan = fakes.plan(weights=False, contract=contract.digest, examine=examine)
+    grown = run_generation(loop, plant(loop, specialists(), 1), plan)
+    found = rescore(_bench(store, contract), grown)
+    assert found.exam == grown.exam
+    assert found.exam.interference == {"one": {"L1": 100.0, "L2": 0.0}, "two": {"L1": 0.0, "L2": 100.0}}
 
 
 def test_the_rules_give_real_conversations_and_tool_tasks_their_scores_of_the_run(store: SqlStore, made: Loop) -> None:
@@ -198,8 +214,8 @@ def test_train_episodes_are_never_judged_by_the_sealed_half(store: SqlStore, chi
     fakes.CALLS.clear()
     found = rescore(_bench(store, TWO, judge=Noting()), child)
     asked = Counter({key: count for key, count in fakes.CALLS.items() if "/" in key})
-    # 12 train tasks in 4 samples; 40 exam tasks by parent and child.
-    assert asked == {"visible/train": 48, "sealed/holdout": 80, "visible/holdout": 80}
+    # 12 train tasks in 4 samples and 4 in 4 by both pairs for diversity; 40 exam tasks by parent and child.
+    assert asked == {"visible/train": 80, "sealed/holdout": 80, "visible/holdout": 80}
     assert (found.collected, found.collected_unscored) == (48, 0)
 
 
@@ -230,8 +246,8 @@ def test_an_interrupted_rescore_goes_on_to_the_same_result(store: SqlStore, chil
     assert store.standpoints("test", TWO.digest, Spec(use="rules").digest) == {}
     fakes.CALLS.clear()
     resumed = rescore(_bench(store, TWO, executor=Breaking(after=99)), child)
-    # 3 shards of collect under one half and 2 of the exam under two: 7 steps in all.
-    assert fakes.CALLS["jobs"] == 7 - after
+    # 3 shards of collect and 1 of diversity under one half, 2 of the exam under two: 8 steps in all.
+    assert fakes.CALLS["jobs"] == 8 - after
     shifted = _bench(store, TWO).spec.revise(options={"again": True})
     again = rescore(Bench(**(vars(_bench(store, TWO)) | {"spec": shifted})), child)
     assert again.revise(judge=resumed.judge) == resumed
