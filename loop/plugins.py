@@ -13,7 +13,7 @@ from enum import StrEnum
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
-from pydantic import JsonValue, ValidationError
+from pydantic import ValidationError
 
 from loop.core.errors import UserError
 from loop.core.noun import Noun
@@ -77,7 +77,8 @@ def build(group: Group | str, spec: Spec) -> Any:
     try:
         return kind(**spec.options)
     except ValidationError as error:
-        raise UserError(_bad_option(f"{group.one} {spec.use!r}", kind, spec.options, error)) from error
+        # The cause would show the value to whoever prints it.
+        raise UserError(_bad_option(f"{group.one} {spec.use!r}", kind, error)) from None
 
 
 def engine(spec: Spec) -> Engine:
@@ -127,14 +128,13 @@ def _unknown(what: str, name: str, known: Sequence[str]) -> str:
     return f"There is no {what}; {hint}({listed})."
 
 
-def _bad_option(what: str, kind: type[Noun], options: dict[str, JsonValue], error: ValidationError) -> str:
-    """One sentence about the first option that does not fit."""
+def _bad_option(what: str, kind: type[Noun], error: ValidationError) -> str:
+    """One sentence about the first option that does not fit, by its key: any value may be a secret."""
     first = error.errors()[0]
     option = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return _unknown(f"option {option!r} of {what}", option, tuple(kind.model_fields))
     if first["type"] == "missing":
         return f"Option {option!r} of {what} is missing; give it under options."
-    found = f", found {options[option]!r}" if option in options else ""
     subject = f"Option {option!r} of {what}" if option else f"The options of {what}"
-    return f"{subject} cannot be used: {first['msg']}{found}."
+    return f"{subject} cannot be used: {first['msg']}."

@@ -11,6 +11,7 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
 )
 
 from loop.core.errors import UserError
@@ -115,8 +116,14 @@ def load_settings(path: Path | None = None) -> Settings:
         where = ".".join(str(part) for part in first["loc"])
         source = f"{chosen} or MACARON_*" if values else "MACARON_*"
         known = ", ".join(sorted(Settings.model_fields))
-        hint = f" (settings are: {known})" if first["type"] == "extra_forbidden" else ""
-        raise UserError(f"setting {where} in {source}: {first['msg']}, found {first['input']!r}{hint}") from error
+        stray = first["type"] == "extra_forbidden"
+        # A text may be a secret, and so may be anything under a name that is no setting's; a number tells its error.
+        shown = not stray and isinstance(first["input"], int | float)
+        found = f", found {first['input']!r}" if shown else ""
+        hint = f" (settings are: {known})" if stray else ""
+        raise UserError(f"setting {where} in {source}: {first['msg']}{found}{hint}") from None
+    except SettingsError as error:
+        raise UserError(f"{error}: a variable MACARON_* with several values is written as JSON") from None
 
 
 def _read(path: Path) -> dict[str, Any]:

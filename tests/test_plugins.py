@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,39 @@ def test_an_unknown_option_is_named_with_the_nearest() -> None:
         build(Group.EXECUTORS, Spec(use="local", options={"start_second": 5}))
 
 
-def test_an_option_of_the_wrong_kind_is_named_with_what_was_found() -> None:
+def test_an_option_of_the_wrong_kind_is_named_with_what_was_expected() -> None:
     with pytest.raises(UserError) as caught:
         build("executors", Spec(use="ray", options={"workers": "many"}))
     assert "Option 'workers' of executor 'ray' cannot be used" in str(caught.value)
-    assert "found 'many'" in str(caught.value)
+    assert "valid integer" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+SECRET = "sk-do-not-show-1234567890"
+WRONG = (
+    [SECRET],
+    {"a": SECRET},
+    {"url": f"https://user:{SECRET}@host/?key={SECRET}", "api_key": SECRET},
+    [{"url": f"https://user:{SECRET}@host/?key={SECRET}", "model": "m", "api_key": SECRET}],
+    SECRET,
+    f"https://user:{SECRET}@host/",
+)
+
+
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in Group for name in names(group)])
+def test_no_option_of_any_plug_in_shows_a_value_that_it_refuses(group: Group, name: str) -> None:
+    """Whatever an option is called: neither the sentence nor the traceback holds the value."""
+    options = load(group, name).model_fields
+    for option in (*options, "no_such_option"):
+        refused = 0
+        for value in WRONG:
+            try:
+                build(group, Spec(use=name, options={option: value}))  # type: ignore[dict-item]
+            except UserError as error:
+                refused += 1
+                assert option in str(error)
+                assert SECRET not in "".join(traceback.format_exception(error)), (option, value)
+        assert refused, f"{option} takes every one of the values: add one that it refuses"
 
 
 def test_listing_and_loading_one_plug_in_imports_no_other() -> None:

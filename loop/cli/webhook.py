@@ -46,6 +46,8 @@ class Webhook:
 def open_webhook(reference: str) -> Webhook:
     """A webhook from ``env:NAME``, ``file:PATH`` or an https URL; UserError, which never shows the address."""
     kind, _, where = reference.partition(":")
+    if "://" in where and kind in ("env", "file"):
+        raise UserError(f"--webhook takes {kind}: with a name or a path after it, and an https URL without it")
     if kind == "env":
         url, name = os.environ.get(where, ""), reference
     elif kind == "file":

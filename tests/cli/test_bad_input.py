@@ -47,6 +47,25 @@ def test_malformed_settings_name_the_file_and_the_place(tmp_path: Path) -> None:
     one_sentence(run(tmp_path, "status", "--config", "nowhere.toml"), 2, "nowhere.toml")
 
 
+def test_a_setting_that_may_be_a_secret_is_named_and_not_shown(tmp_path: Path) -> None:
+    secret = "sk-do-not-show-1234567890"
+    for name, line in {
+        "judge.api_key": f'judge = {{ use = "llm", api_key = "{secret}" }}',
+        "judge": f'judge = "{secret}"',
+        "judge.options": f'judge = {{ use = "llm", options = "{secret}" }}',
+        "database_url": f'database_url = ["postgresql://me:{secret}@host/db"]',
+        "api_key": f'api_key = "{secret}"',
+    }.items():
+        (tmp_path / "macaron.toml").write_text(f"{line}\n")
+        done = run(tmp_path, "status")
+        one_sentence(done, 2, f"setting {name} ")
+        assert secret not in done.stderr
+    (tmp_path / "macaron.toml").unlink()
+    done = run(tmp_path, "status", MACARON_JUDGE=f'{{"use": "{secret}"')
+    one_sentence(done, 2, "judge", "JSON")
+    assert secret not in done.stderr
+
+
 def test_unknown_parts_are_met_with_a_suggestion(tmp_path: Path) -> None:
     one_sentence(run(tmp_path, "run", "-g", "0", MACARON_CONTRACT="v9"), 2, "v9")
     one_sentence(run(tmp_path, "harness", "show", "sead"), 2, "sead")

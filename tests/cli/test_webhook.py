@@ -95,6 +95,10 @@ def test_no_sentence_ever_holds_the_address(monkeypatch: pytest.MonkeyPatch) -> 
             with pytest.raises(UserError) as caught:
                 open_webhook(reference)
             said.append(str(caught.value))
+    for kind in ("env", "file"):
+        with pytest.raises(UserError) as caught:
+            open_webhook(f"{kind}:https://example.org/{SECRET}")
+        said.append(str(caught.value))
     said.append(open_webhook(f"https://127.0.0.1:1/{SECRET} with a space").post({}, pauses=()))
     assert all(text and SECRET not in text for text in said), said
     assert said[0] is not None and "env:HOOK" in said[0]
