@@ -83,8 +83,9 @@ class Engine(Protocol):
 
         Each request carries the caller's key. When one completes, ``follow(key,
         completion)`` is called once and may return further requests, which join the
-        running batch. Returns when no request is left. Raises AttestationFailed when an
-        adapter does not load as what it claims to be.
+        running batch. Returns when no request is left. A request that cannot be answered is
+        among the report's failures instead, and the others go on. Raises AttestationFailed
+        when an adapter does not load as what it claims to be.
         """
         ...
 

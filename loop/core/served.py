@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loop.core.episode import Failure
 from loop.core.noun import Noun
 
 
@@ -23,9 +24,13 @@ class Attestation(Noun):
 
 
 class EngineReport(Noun):
-    """Throughput of one ``generate`` call, for progress and benchmarks (seconds, tokens)."""
+    """Throughput of one ``generate`` call, for progress and benchmarks (seconds, tokens).
+
+    ``failures`` says by the caller's key why a request has no completion.
+    """
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
     seconds: float = 0.0
+    failures: dict[int, Failure] = {}

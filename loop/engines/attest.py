@@ -68,13 +68,8 @@ def attested_copy(
     ``resident``, which is never changed. ``folder`` is the base's checked blob tree.
     Raises AttestationFailed naming the adapter and what does not fit.
     """
-    try:
-        tree = blobs.get_tree(adapter.blob)
-    except TornBlob as error:
-        raise _failed(adapter, f"its blob is not whole ({error})") from error
-    if adapter.base_digest != base.weights_digest:
-        raise _failed(adapter, f"it was trained on base {adapter.base_digest[:12]}, not {base.weights_digest[:12]}")
-    probe = _read_probe(adapter, tree)
+    tree = adapter_folder(base, blobs, adapter)
+    probe = read_probe(adapter, tree)
     model = AutoModelForCausalLM.from_pretrained(
         str(folder), dtype=torch.float32, local_files_only=True, use_safetensors=True
     ).eval()
@@ -105,6 +100,17 @@ def attested_copy(
     )
 
 
+def adapter_folder(base: Base, blobs: Blobs, adapter: Adapter) -> Path:
+    """The adapter's checked folder; AttestationFailed when it is not whole or belongs to another base."""
+    try:
+        tree = blobs.get_tree(adapter.blob)
+    except TornBlob as error:
+        raise failed(adapter, f"its blob is not whole ({error})") from error
+    if adapter.base_digest != base.weights_digest:
+        raise failed(adapter, f"it was trained on base {adapter.base_digest[:12]}, not {base.weights_digest[:12]}")
+    return tree
+
+
 def share_equal_tensors(copy: torch.nn.Module, resident: torch.nn.Module) -> None:
     """Let the copy use the resident's tensor wherever the two are equal, to save memory."""
     kept = dict(resident.named_parameters(remove_duplicate=False))
@@ -118,60 +124,71 @@ def share_equal_tensors(copy: torch.nn.Module, resident: torch.nn.Module) -> Non
 def _judge(adapter: Adapter, probe: Probe, modules: int, found: Differences) -> None:
     allowed = TOLERANCE[probe.dtype]
     if modules == 0:
-        raise _failed(adapter, "it binds to no module")
+        raise failed(adapter, "it binds to no module")
     if not found.base <= allowed:
-        raise _failed(adapter, f"the base's probe logits are {found.base:.3g} from those its trainer saw")
+        raise failed(adapter, f"the base's probe logits are {found.base:.3g} from those its trainer saw")
     if not found.trained <= allowed:
-        raise _failed(adapter, f"its probe logits are {found.trained:.3g} from the trainer's (allowed {allowed:g})")
+        raise failed(adapter, f"its probe logits are {found.trained:.3g} from the trainer's (allowed {allowed:g})")
     if not found.served <= ROUNDING_FACTOR * found.rounding + ROUNDING_SLACK:
-        raise _failed(
+        raise failed(
             adapter,
             f"its merged copy is {found.served:.3g} from the adapter itself where the base's rounding is "
             f"{found.rounding:.3g}",
         )
     if adapter.parent is not None and found.from_base <= FRESH_TOLERANCE:
-        raise _failed(adapter, "it has a parent but answers exactly as the base does")
+        raise failed(adapter, "it has a parent but answers exactly as the base does")
     if adapter.parent is None and found.from_base > FRESH_TOLERANCE:
-        raise _failed(adapter, f"it has no parent but its logits are {found.from_base:.3g} from the base's")
+        raise failed(adapter, f"it has no parent but its logits are {found.from_base:.3g} from the base's")
 
 
 def _attach(adapter: Adapter, tree: Path, model: torch.nn.Module) -> Any:
     """Attach by PEFT and check that file and model agree on every key, shape and value."""
-    file = tree / "adapter_model.safetensors"
-    try:
-        stored: dict[str, Tensor] = load_file(str(file))
-        config = PeftConfig.from_pretrained(str(tree))
-    except (OSError, SafetensorError, ValueError, TypeError) as error:
-        raise _failed(adapter, f"its folder cannot be read ({error})") from error
-    _check_config(adapter, config)
+    stored, config = read_adapter(adapter, tree)
     try:
         attached = PeftModel.from_pretrained(model, str(tree), config=config, is_trainable=False)
     except (RuntimeError, ValueError, KeyError) as error:
-        raise _failed(adapter, f"PEFT cannot attach it ({error})") from error
+        raise failed(adapter, f"PEFT cannot attach it ({error})") from error
     bound = get_peft_model_state_dict(attached, save_embedding_layers=False)
     unbound, unfilled = sorted(set(stored) - set(bound)), sorted(set(bound) - set(stored))
     if unbound or unfilled:
-        raise _failed(
+        raise failed(
             adapter, f"keys do not match: {unbound[:3]} of the file bind to nothing, {unfilled[:3]} are not filled"
         )
     changed = [key for key in sorted(stored) if not torch.equal(stored[key].float(), bound[key].float())]
     if changed:
-        raise _failed(adapter, f"loaded values differ from the file's: {changed[:3]}")
+        raise failed(adapter, f"loaded values differ from the file's: {changed[:3]}")
+    check_values(adapter, stored)
+    return attached.eval()
+
+
+def read_adapter(adapter: Adapter, tree: Path) -> tuple[dict[str, Tensor], Any]:
+    """The tensors by key and PEFT's configuration; AttestationFailed when they are not what the record says."""
+    try:
+        stored: dict[str, Tensor] = load_file(str(tree / "adapter_model.safetensors"))
+        config = PeftConfig.from_pretrained(str(tree))
+    except (OSError, SafetensorError, ValueError, TypeError) as error:
+        raise failed(adapter, f"its folder cannot be read ({error})") from error
+    _check_config(adapter, config)
+    return stored, config
+
+
+def check_values(adapter: Adapter, stored: dict[str, Tensor]) -> None:
+    """AttestationFailed unless as many numbers are stored as the record says."""
     values = sum(tensor.numel() for tensor in stored.values())
     if values != adapter.stored_values:
-        raise _failed(adapter, f"it stores {values} values but its record says {adapter.stored_values}")
-    return attached.eval()
+        raise failed(adapter, f"it stores {values} values but its record says {adapter.stored_values}")
 
 
 def _check_config(adapter: Adapter, config: Any) -> None:
     if not isinstance(config, LoraConfig):
-        raise _failed(adapter, f"it is {type(config).__name__}, not LoRA")
+        raise failed(adapter, f"it is {type(config).__name__}, not LoRA")
     found, expected = (config.r, float(config.lora_alpha)), (adapter.rank, float(adapter.alpha))
     if found != expected:
-        raise _failed(adapter, f"rank and alpha are {found} in its folder and {expected} in its record")
+        raise failed(adapter, f"rank and alpha are {found} in its folder and {expected} in its record")
 
 
-def _read_probe(adapter: Adapter, tree: Path) -> Probe:
+def read_probe(adapter: Adapter, tree: Path) -> Probe:
+    """The trainer's figures in an adapter's folder; raises AttestationFailed when they are not there."""
     try:
         fields = json.loads((tree / "probe.json").read_text())
         probe = Probe(
@@ -182,11 +199,11 @@ def _read_probe(adapter: Adapter, tree: Path) -> Probe:
             dtype=getattr(torch, fields.get("dtype", "float32")),
         )
     except FileNotFoundError as error:
-        raise _failed(adapter, "its folder has no probe.json, so nothing shows what the trainer saw") from error
+        raise failed(adapter, "its folder has no probe.json, so nothing shows what the trainer saw") from error
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise _failed(adapter, f"its probe.json cannot be read ({error})") from error
+        raise failed(adapter, f"its probe.json cannot be read ({error})") from error
     if not probe.tokens.shape == probe.logits.shape == probe.base_logits.shape or probe.tokens.numel() == 0:
-        raise _failed(adapter, "its probe.json holds lists of unequal length")
+        raise failed(adapter, "its probe.json holds lists of unequal length")
     return probe
 
 
@@ -201,7 +218,8 @@ def _distance(left: Tensor, right: Tensor) -> float:
     return float((left - right).abs().max())
 
 
-def _failed(adapter: Adapter, reason: str) -> AttestationFailed:
+def failed(adapter: Adapter, reason: str) -> AttestationFailed:
+    """The one sentence in which an adapter is refused."""
     return AttestationFailed(
         f"adapter {adapter.label} ({adapter.short}) is not attested: {reason}; "
         "restore its blob or train it again, nothing was sampled from it."

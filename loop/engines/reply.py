@@ -10,6 +10,7 @@ from loop.core.noun import seed_from
 from loop.core.pair import Message
 from loop.engines.rows import Job, Row
 from loop.engines.sampling import uniforms
+from loop.engines.tokens import Tokens
 from loop.engines.weights import LoadedBase
 
 
@@ -17,7 +18,7 @@ class Replies:
     """Knows the tokenizer's side of one ``generate`` call."""
 
     def __init__(self, loaded: LoadedBase) -> None:
-        self.loaded = loaded
+        self.tokens = loaded.tokens
         self.rendered: dict[tuple[Message, ...], tuple[int, ...]] = {}
         self.partial: dict[int, list[Row]] = {}
         self.context = int(loaded.model.config.max_position_embeddings)  # type: ignore[arg-type, union-attr]
@@ -26,8 +27,8 @@ class Replies:
         """A request made ready: its exact prompt, and what room the context leaves for a reply."""
         prompt = self.rendered.get(request.messages)
         if prompt is None:
-            prompt = self.rendered[request.messages] = self.loaded.render(request.messages)
-        choices = tuple(self._choice_tokens(choice) for choice in request.choices)
+            prompt = self.rendered[request.messages] = self.tokens.render(request.messages)
+        choices = tuple(self.tokens.whole(choice) for choice in request.choices)
         budget = min(request.sampling.max_tokens, self.context - len(prompt))
         if choices and max(map(len, choices)) > self.context - len(prompt):
             budget = 0
@@ -41,14 +42,16 @@ class Replies:
         """Whether the reply ended by itself, by a stop string, or by its budget."""
         if row.forced:
             return len(row.tokens) == len(row.forced)
-        return row.tokens[-1] in self.loaded.ends or len(row.tokens) >= row.job.budget or self._stopped(row)
+        return row.tokens[-1] in self.tokens.ends or len(row.tokens) >= row.job.budget or self._stopped(row)
 
     def completions(self, finished: Sequence[Row]) -> list[tuple[Job, Completion]]:
         """The jobs that these rows complete, in the order in which the jobs arrived."""
         ready: list[tuple[Job, Completion]] = []
         for row in sorted(finished, key=lambda row: row.job.order):
             if not row.forced:
-                ready.append((row.job, self._completion(row)))
+                job = row.job
+                found = ended(self.tokens, job.request, job.prompt, row.tokens, row.logprobs, job.cached_tokens)
+                ready.append((job, found))
                 continue
             scored = self.partial.setdefault(row.job.order, [])
             scored.append(row)
@@ -57,69 +60,74 @@ class Replies:
                 ready.append((row.job, self._chosen(row.job, scored)))
         return ready
 
-    def too_long(self, job: Job) -> Completion:
-        """What is said when the prompt leaves no room in the context: nothing, cut by length.
-
-        For a constrained choice every option has the same probability, since none was scored.
-        """
-        if not job.request.choices:
-            return Completion(text="", prompt_ids=job.prompt, token_ids=(), logprobs=(), finish="length")
-        even = tuple(1 / len(job.request.choices) for _ in job.request.choices)
-        return Completion(
-            text="", prompt_ids=job.prompt, token_ids=(), logprobs=(), finish="length", probabilities=even
-        )
-
-    def _choice_tokens(self, choice: str) -> tuple[int, ...]:
-        """The choice as a whole reply: with the end token, so that no choice is a beginning of another."""
-        tokens = self.loaded.tokenizer(choice, add_special_tokens=False)["input_ids"]
-        return (*tokens, int(self.loaded.tokenizer.eos_token_id))
+    def _chosen(self, job: Job, scored: Sequence[Row]) -> Completion:
+        rows = [next(row for row in scored if row.forced == choice) for choice in job.choices]
+        return chosen(job.request, job.prompt, job.choices, [row.logprobs for row in rows], job.cached_tokens)
 
     def _stopped(self, row: Row) -> bool:
         stops = row.job.request.sampling.stop
-        return bool(stops) and any(stop in self._text(row.tokens) for stop in stops)
+        return bool(stops) and any(stop in self.tokens.text(row.tokens) for stop in stops)
 
-    def _text(self, tokens: Sequence[int]) -> str:
-        kept = [token for token in tokens if token not in self.loaded.ends]
-        text: str = self.loaded.tokenizer.decode(kept, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        return text
 
-    def _completion(self, row: Row) -> Completion:
-        text = self._text(row.tokens)
-        cuts = [text.index(stop) for stop in row.job.request.sampling.stop if stop in text]
-        ended = bool(cuts) or row.tokens[-1] in self.loaded.ends
-        return Completion(
-            text=text[: min(cuts)] if cuts else text,
-            prompt_ids=row.job.prompt,
-            token_ids=tuple(row.tokens),
-            logprobs=tuple(row.logprobs),
-            finish="stop" if ended else "length",
-            cached_tokens=row.job.cached_tokens,
-        )
+def too_long(request: Request, prompt: tuple[int, ...]) -> Completion:
+    """What is said when the prompt leaves no room in the context: nothing, cut by length.
 
-    def _chosen(self, job: Job, scored: Sequence[Row]) -> Completion:
-        """Probabilities of the whole choices at temperature 1, normalised over the choices.
+    For a constrained choice every option has the same probability, since none was scored.
+    """
+    even = tuple(1 / len(request.choices) for _ in request.choices)
+    return Completion(text="", prompt_ids=prompt, token_ids=(), logprobs=(), finish="length", probabilities=even)
 
-        Temperature 0 takes the likeliest (the first of equals); above, the choice is drawn
-        from the probabilities raised to 1/T. Log-probabilities are the model's own.
-        """
-        rows = [next(row for row in scored if row.forced == choice) for choice in job.choices]
-        totals = [math.fsum(row.logprobs) for row in rows]
-        probabilities = _softmax(totals, 1.0)
-        temperature = job.request.sampling.temperature
-        if temperature > 0:
-            luck = float(uniforms(seed_from("choice", job.request.seed), 1)[0])
-            index = _pick(_softmax(totals, temperature), luck)
-        else:
-            index = totals.index(max(totals))
-        return Completion(
-            text=job.request.choices[index],
-            prompt_ids=job.prompt,
-            token_ids=tuple(rows[index].tokens),
-            logprobs=tuple(rows[index].logprobs),
-            finish="choice",
-            cached_tokens=job.cached_tokens,
-            probabilities=probabilities,
-        )
+
+def ended(
+    tokens: Tokens,
+    request: Request,
+    prompt: tuple[int, ...],
+    token_ids: Sequence[int],
+    logprobs: Sequence[float],
+    cached_tokens: int,
+) -> Completion:
+    """A reply of these tokens: its text up to the first stop string, and what ended it."""
+    text = tokens.text(token_ids)
+    cuts = [text.index(stop) for stop in request.sampling.stop if stop in text]
+    return Completion(
+        text=text[: min(cuts)] if cuts else text,
+        prompt_ids=prompt,
+        token_ids=tuple(token_ids),
+        logprobs=tuple(logprobs),
+        finish="stop" if cuts or token_ids[-1] in tokens.ends else "length",
+        cached_tokens=cached_tokens,
+    )
+
+
+def chosen(
+    request: Request,
+    prompt: tuple[int, ...],
+    options: Sequence[tuple[int, ...]],
+    logprobs: Sequence[Sequence[float]],
+    cached_tokens: int,
+) -> Completion:
+    """The choice among ``options`` (token ids of whole choices) by the log-probabilities of their tokens.
+
+    Probabilities are those of the whole choices at temperature 1, normalised over the
+    choices. Temperature 0 takes the likeliest (the first of equals); above, the choice is drawn
+    from the probabilities raised to 1/T. Log-probabilities are the model's own.
+    """
+    totals = [math.fsum(each) for each in logprobs]
+    temperature = request.sampling.temperature
+    if temperature > 0:
+        luck = float(uniforms(seed_from("choice", request.seed), 1)[0])
+        index = _pick(_softmax(totals, temperature), luck)
+    else:
+        index = totals.index(max(totals))
+    return Completion(
+        text=request.choices[index],
+        prompt_ids=prompt,
+        token_ids=options[index],
+        logprobs=tuple(logprobs[index]),
+        finish="choice",
+        cached_tokens=cached_tokens,
+        probabilities=_softmax(totals, 1.0),
+    )
 
 
 def _softmax(totals: Sequence[float], temperature: float) -> tuple[float, ...]:

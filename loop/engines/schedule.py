@@ -19,7 +19,7 @@ from torch import Tensor
 
 from loop.core.episode import Completion, Request
 from loop.core.pair import Adapter
-from loop.engines.reply import Replies
+from loop.engines.reply import Replies, too_long
 from loop.engines.rows import Job, Origin, Row, Slots, accept
 from loop.engines.weights import LoadedBase, Served
 from loop.ports import EngineReport, Follow
@@ -72,7 +72,7 @@ class Schedule:
             self.orders += 1
             self._count(prompt_tokens=len(job.prompt))
             if job.budget <= 0:
-                self._complete(job, self.replies.too_long(job))
+                self._complete(job, too_long(job.request, job.prompt))
                 continue
             lane = after.lane if after is not None and after.lends_past(job) else self._lane_of(job)
             if lane is not None:
@@ -96,7 +96,7 @@ class Schedule:
         """A lane for each beginning that requests name as theirs; small ones share what they have in common."""
         groups: dict[tuple[int, ...], list[Job]] = {}
         for job in jobs:
-            lead = commonprefix([self.loaded.lead(job.request.messages), job.prompt[:-1]])
+            lead = commonprefix([self.loaded.tokens.lead(job.request.messages), job.prompt[:-1]])
             groups.setdefault(tuple(lead), []).append(job)
         for lead, members in merged(groups):
             together = sorted((job for member in members for job in groups[member]), key=lambda job: job.order)

@@ -17,6 +17,7 @@ from loop.core.episode import Request
 from loop.core.noun import Noun
 from loop.core.pair import Adapter, Message
 from loop.engines.schedule import Limits, Schedule
+from loop.engines.tokens import load_tokens
 from loop.engines.weights import LoadedBase, Served, load_base, serve
 from loop.ports import Attestation, Blobs, EngineReport, Follow
 
@@ -64,7 +65,7 @@ class TransformersEngine(Noun):
 
     def render(self, base: Base, blobs: Blobs, messages: Sequence[Message]) -> tuple[int, ...]:
         """The token ids of a conversation up to and with the generation prompt."""
-        return self._load(base, blobs).render(messages)
+        return load_tokens(base, blobs).render(messages)
 
     def _load(self, base: Base, blobs: Blobs) -> LoadedBase:
         with _one_call:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from loop.core.base import Base
 from loop.core.errors import UserError
-from loop.core.pair import Adapter, Message
+from loop.core.pair import Adapter
 from loop.engines.attest import attested_copy
 from loop.engines.forward import Forward, ModuleForward, Prefix
 from loop.engines.llama import LlamaForward, fits
+from loop.engines.tokens import Tokens, load_tokens
 from loop.ports import Attestation, Blobs
 
 PREFIX_BYTES = 512 << 20
@@ -44,34 +42,13 @@ class Served:
 
 @dataclass
 class LoadedBase:
-    """The resident base: never merged into; ``ends`` are the tokens that end a reply."""
+    """The resident base: never merged into."""
 
     folder: Path
-    tokenizer: Any
+    tokens: Tokens
     model: torch.nn.Module
     served: Served
-    ends: frozenset[int]
     copies: OrderedDict[str, Served] = field(default_factory=OrderedDict)
-
-    def render(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Token ids of the conversation up to and with the generation prompt."""
-        return self._tokens(messages, generation_prompt=True)
-
-    def lead(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Token ids of what stands before the last user message: the part that other requests share.
-
-        In a first request these are the system message and the exemplars. It follows from
-        the request alone, so that a request is computed alike whatever it runs beside.
-        """
-        users = [place for place, message in enumerate(messages) if message.role == "user"]
-        before = messages[: users[-1]] if users else messages
-        return self._tokens(before, generation_prompt=False) if before else ()
-
-    def _tokens(self, messages: Sequence[Message], generation_prompt: bool) -> tuple[int, ...]:
-        plain = [{"role": message.role, "content": message.content} for message in messages]
-        text = self.tokenizer.apply_chat_template(plain, add_generation_prompt=generation_prompt, tokenize=False)
-        # Text first: the template already holds every special token, so none may be added.
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 _loaded: dict[tuple[str, torch.dtype], LoadedBase] = {}
@@ -87,8 +64,7 @@ def load_base(base: Base, blobs: Blobs, dtype: torch.dtype) -> LoadedBase:
     if key not in _loaded:
         folder = blobs.get_tree(base.weights_digest)
         model = load_module(folder, dtype)
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-        _loaded[key] = LoadedBase(folder, tokenizer, model, Served(make_forward(model)), _ends(folder, tokenizer))
+        _loaded[key] = LoadedBase(folder, load_tokens(base, blobs), model, Served(make_forward(model)))
     return _loaded[key]
 
 
@@ -126,11 +102,3 @@ def serve(loaded: LoadedBase, base: Base, blobs: Blobs, adapter: Adapter | None,
 def make_forward(model: torch.nn.Module) -> Forward:
     """The fastest forward that fits the model."""
     return LlamaForward(model) if fits(model) else ModuleForward(model)
-
-
-def _ends(folder: Path, tokenizer: Any) -> frozenset[int]:
-    """End tokens by the tokenizer and the generation settings; a model may have several."""
-    file = folder / "generation_config.json"
-    named = json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None
-    listed = named if isinstance(named, list) else [named]
-    return frozenset(int(end) for end in [*listed, tokenizer.eos_token_id] if end is not None)

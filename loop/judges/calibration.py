@@ -16,11 +16,11 @@ from loop.core.contract import Contract, Criterion, Scenario
 from loop.core.errors import UserError
 from loop.core.noun import Noun, digest_of
 from loop.judges.agreement import krippendorff_alpha
-from loop.judges.endpoint import Endpoint
 from loop.judges.grade import Grade, mean_of
 from loop.judges.llm import LlmJudge, rubric_of
 from loop.judges.panel import RubricQuestion
 from loop.judges.verify import labelled_transcripts
+from loop.remote.endpoint import Endpoint
 
 DEFAULT_SAMPLES = Judged.model_fields["samples"].default
 

@@ -1,36 +1,16 @@
-"""One request to one endpoint, with its retries; the only file that speaks HTTP for the judges."""
+"""One sample of a judge from one endpoint: the chat completion's text, with what it cost."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from threading import Event, Lock
+from dataclasses import dataclass
 from typing import Any
 
-import httpx2
 from pydantic import BaseModel, ValidationError
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-from tenacity.nap import sleep_using_event
 
-from loop.core.errors import UserError
-from loop.judges.endpoint import Endpoint
-from loop.judges.grade import NoAnswer
+from loop.remote.line import Line, NoAnswer, fetch, persist
 
-LONGEST_WAIT = 60.0  # seconds; an endpoint that wants a longer pause is not waited for
-LARGEST_REPLY = 1_000_000  # bytes
+CHAT = "/chat/completions"
 SPENT = "the budget of judge calls is spent"
-
-
-class TryAgain(NoAnswer):
-    """A failure that may pass; ``after`` is the pause in seconds that the endpoint asked for, if it did."""
-
-    def __init__(self, message: str, after: float | None = None) -> None:
-        super().__init__(message)
-        self.after = after
 
 
 class NoStructure(NoAnswer):
@@ -49,54 +29,6 @@ class _Choice(BaseModel):
 
 class _Completion(BaseModel):
     choices: list[_Choice]
-
-
-@dataclass
-class Allowance:
-    """Requests beyond the first of each sample that may still be made; ``left`` None is no limit.
-
-    Threads share it. Once ``closed`` is set nothing is granted and nobody sleeps on.
-    """
-
-    left: int | None = None
-    closed: Event = field(default_factory=Event)
-    _lock: Lock = field(default_factory=Lock)
-
-    def take(self) -> bool:
-        """Whether one more request may be made; it then counts."""
-        with self._lock:
-            if self.closed.is_set() or self.left == 0:
-                return False
-            self.left = None if self.left is None else self.left - 1
-            return True
-
-
-@dataclass
-class Line:
-    """An open way to one endpoint; ``structured`` turns false when the endpoint shows that it cannot.
-
-    ``timeout`` and ``backoff`` (the first pause between tries) are in seconds.
-    """
-
-    endpoint: Endpoint
-    client: httpx2.Client
-    timeout: float
-    retries: int
-    backoff: float
-    allowance: Allowance
-    structured: bool = True
-
-
-@contextmanager
-def opened(
-    endpoints: Sequence[Endpoint], *, timeout: float, retries: int, backoff: float
-) -> Iterator[tuple[Line, ...]]:
-    """A line to each endpoint, over one pool of connections and with one allowance."""
-    allowance = Allowance()
-    with httpx2.Client(timeout=timeout) as client:
-        yield tuple(
-            Line(endpoint, client, timeout, retries, backoff, allowance, endpoint.structured) for endpoint in endpoints
-        )
 
 
 @dataclass(frozen=True)
@@ -120,7 +52,12 @@ def exchange(line: Line, body: dict[str, Any], response_format: dict[str, Any]) 
         if calls and not line.allowance.take():
             raise NoAnswer(SPENT)
         calls += 1
-        return post(line, body | ({"response_format": response_format} if structured else {}))
+        try:
+            return _text(fetch(line, CHAT, body | ({"response_format": response_format} if structured else {})))
+        except NoAnswer as error:
+            if structured and error.status in (400, 422):
+                raise NoStructure(str(error), error.status) from None
+            raise
 
     def either() -> str:
         if not line.structured:
@@ -132,66 +69,10 @@ def exchange(line: Line, body: dict[str, Any], response_format: dict[str, Any]) 
             line.structured = False  # the same request went through without: it was the structure
             return content
 
-    again = Retrying(
-        retry=retry_if_exception_type(TryAgain),
-        stop=stop_after_attempt(line.retries + 1),
-        wait=_pause(wait_random_exponential(multiplier=line.backoff, max=LONGEST_WAIT)),
-        sleep=sleep_using_event(line.allowance.closed),
-        reraise=True,
-    )
     try:
-        return Reply(again(either), "", calls)
+        return Reply(persist(line, either), "", calls)
     except NoAnswer as error:
         return Reply(None, str(error), calls)
-
-
-def _pause(usual: Callable[[RetryCallState], float]) -> Callable[[RetryCallState], float]:
-    """The pause that the endpoint asked for, or else the usual one."""
-
-    def wait(state: RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome is not None else None
-        asked = error.after if isinstance(error, TryAgain) else None
-        return usual(state) if asked is None else asked
-
-    return wait
-
-
-def post(line: Line, body: dict[str, Any]) -> str:
-    """One request: the text of the first choice. Raises NoAnswer, and TryAgain where it may help.
-
-    ``line.timeout`` seconds bound the whole reply, however slowly it comes.
-    """
-    deadline = time.monotonic() + line.timeout
-    try:
-        key = line.endpoint.key()
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        with line.client.stream("POST", line.endpoint.completions, json=body, headers=headers) as response:
-            if response.status_code != httpx2.codes.OK:
-                raise _refusal(response, "response_format" in body)
-            return _text(_read(response, deadline))
-    except UserError as error:
-        raise NoAnswer(str(error)) from None
-    except httpx2.TimeoutException:
-        raise TryAgain(f"no answer within {line.timeout:g} s") from None
-    except httpx2.TransportError as error:
-        raise TryAgain(f"the connection failed ({type(error).__name__})") from None
-    except (
-        httpx2.HTTPError,
-        httpx2.InvalidURL,
-        UnicodeError,
-    ) as error:  # UnicodeError: a host that cannot be looked up
-        raise NoAnswer(f"the endpoint cannot be used ({type(error).__name__})") from None
-
-
-def _read(response: httpx2.Response, deadline: float) -> bytes:
-    data = bytearray()
-    for chunk in response.iter_bytes():
-        data += chunk
-        if len(data) > LARGEST_REPLY:
-            raise NoAnswer("malformed: the reply is too large")
-        if time.monotonic() > deadline:
-            raise httpx2.ReadTimeout("the reply came too slowly")
-    return bytes(data)
 
 
 def _text(data: bytes) -> str:
@@ -206,29 +87,3 @@ def _text(data: bytes) -> str:
     if not choice.message.content:
         raise NoAnswer("malformed: the answer is empty")
     return choice.message.content
-
-
-def _refusal(response: httpx2.Response, structured: bool) -> NoAnswer:
-    """The failure a status stands for; the body is not read, for it may repeat the key."""
-    status = response.status_code
-    if status in (400, 422) and structured:
-        return NoStructure(f"HTTP {status}")
-    if status not in (408, 409, 425, 429) and status < 500:
-        return NoAnswer(f"HTTP {status}")
-    after = retry_after(response.headers.get("Retry-After", ""), datetime.now(UTC))
-    if after is not None and after > LONGEST_WAIT:
-        return NoAnswer(f"HTTP {status}, to be asked again after {after:.0f} s")
-    return TryAgain(f"HTTP {status}", after)
-
-
-def retry_after(header: str, now: datetime) -> float | None:
-    """The pause in seconds that a Retry-After header asks for (RFC 9110, 10.2.3), or None when it says nothing."""
-    text = header.strip()
-    if text.isascii() and text.isdigit():
-        return float(text)
-    try:
-        moment = parsedate_to_datetime(text)
-    except (TypeError, ValueError):
-        return None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - now).total_seconds())

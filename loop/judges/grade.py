@@ -10,13 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loop.core.noun import Noun
 from loop.judges.finding import span
+from loop.remote.line import NoAnswer
 
 LONGEST_ANSWER = 20_000  # characters; far more than any grade needs
 _FENCE = "`"
-
-
-class NoAnswer(Exception):
-    """A judge gave no grade; the message says why and repeats nothing that the endpoint sent."""
 
 
 class Answer(BaseModel):

@@ -13,12 +13,12 @@ from loop.core.contract import Contract, Criterion, Half
 from loop.core.episode import Episode
 from loop.core.noun import Noun
 from loop.core.score import Verdict
-from loop.judges.client import opened
-from loop.judges.endpoint import Endpoint
 from loop.judges.grade import PanelFinding, merged
 from loop.judges.panel import Panel, RubricQuestion
 from loop.judges.prompt import PROMPT_HASH
 from loop.judges.rules import Rules
+from loop.remote.endpoint import Endpoint
+from loop.remote.line import opened
 
 HASH_SHOWN = 8
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from loop.core.case import Transcript
 from loop.core.noun import Noun, seed_from
-from loop.judges.client import SPENT, Line, exchange
-from loop.judges.grade import Grade, NoAnswer, read_answer, told
+from loop.judges.client import SPENT, exchange
+from loop.judges.grade import Grade, read_answer, told
 from loop.judges.prompt import RESPONSE_FORMAT, messages
-from loop.judges.threads import in_order
+from loop.remote.line import Line, NoAnswer
+from loop.remote.threads import in_order
 
 
 class RubricQuestion(Noun):

@@ -102,7 +102,9 @@ def play(job: PlayJob) -> EpisodeShard:
     bases = {pair.base.digest: pair.base for pair in job.pairs}
     if len(bases) != 1:
         raise ValueError("the pairs of one job share one base")
-    job.engine.generate(next(iter(bases.values())), job.blobs, first, follow)
+    report = job.engine.generate(next(iter(bases.values())), job.blobs, first, follow)
+    for key, failure in report.failures.items():
+        lives[key].outcome = Outcome(record=Record(), failure=failure)
     seconds = (time.monotonic() - started) / max(1, len(lives))
     return EpisodeShard(episodes=tuple(_episode(live, seconds) for live in lives))
 

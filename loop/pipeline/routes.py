@@ -95,7 +95,9 @@ def ask_routes(job: RouteJob) -> EpisodeShard:
     if len(bases) != 1:
         raise ValueError("the pairs of one job share one base")
     first = [(key, _request(job, question)) for key, question in enumerate(questions)]
-    job.engine.generate(next(iter(bases.values())), job.blobs, first, follow)
+    report = job.engine.generate(next(iter(bases.values())), job.blobs, first, follow)
+    for failure in report.failures.values():
+        raise RuntimeError(f"the {failure.boundary} left a case unanswered: {failure.message}")
     seconds = (time.monotonic() - started) / max(1, len(questions))
     places = {case.id: place for place, case in enumerate(job.cases)}
     pairs = {pair.digest: place for place, pair in enumerate(job.pairs)}

@@ -23,8 +23,7 @@ from loop.core.base import Base
 from loop.core.episode import Completion, Request
 from loop.core.pair import Adapter, Message, Sampling
 from loop.engines.prepare import prepare_base
-from loop.engines.transformers import TransformersEngine
-from loop.ports import Blobs, EngineReport
+from loop.ports import Blobs, Engine, EngineReport
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (
@@ -142,7 +141,7 @@ def request(
 
 
 def answers(
-    engine: TransformersEngine, base: Base, blobs: Blobs, requests: Sequence[Request]
+    engine: Engine, base: Base, blobs: Blobs, requests: Sequence[Request]
 ) -> tuple[list[Completion], EngineReport]:
     """The completions in the order of the requests, and the call's report."""
     found: dict[int, Completion] = {}

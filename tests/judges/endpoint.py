@@ -49,27 +49,37 @@ class Served:
 
 
 Script = Callable[[int, dict[str, Any]], Said]
+Routes = Callable[[int, str, dict[str, Any]], Said]
 
 
 @contextmanager
 def serve(script: Script) -> Iterator[Served]:
     """Answer each POST by ``script(number, body)``, with numbers from 0 in the order of arrival."""
+    with serve_routes(lambda number, path, body: script(number, body)) as served:
+        yield served
+
+
+@contextmanager
+def serve_routes(routes: Routes) -> Iterator[Served]:
+    """Answer each request by ``routes(number, path, body)``; the body of a GET is empty."""
     served, lock = Served(), Lock()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "{}")
             with lock:
                 number = len(served.bodies)
                 served.bodies.append(body)
                 served.headers.append(dict(self.headers))
                 served.paths.append(self.path)
             try:
-                self._send(script(number, body))
+                self._send(routes(number, self.path, body))
             except OSError:
                 self.close_connection = True  # the client has given up waiting
+
+        do_GET = do_POST
 
         def _send(self, said: Said) -> None:
             time.sleep(said.silent)

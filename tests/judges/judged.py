@@ -6,8 +6,8 @@ from loop.core.case import case_slots, opening
 from loop.core.checks import Judged
 from loop.core.contract import Contract, Labelled
 from loop.core.episode import Episode, Record, Split, Task, Turn
-from loop.judges.endpoint import Endpoint
 from loop.judges.llm import LlmJudge
+from loop.remote.endpoint import Endpoint
 from tests.judges.talk import contract
 
 SCENARIO = "emotional_support"

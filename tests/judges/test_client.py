@@ -12,10 +12,11 @@ import pytest
 from pydantic import ValidationError
 
 from loop.core.errors import UserError
-from loop.judges.client import Reply, exchange, opened, retry_after
-from loop.judges.endpoint import Endpoint
+from loop.judges.client import Reply, exchange
 from loop.judges.llm import LlmJudge
 from loop.judges.prompt import RESPONSE_FORMAT
+from loop.remote.endpoint import Endpoint
+from loop.remote.line import opened, retry_after
 from tests.judges.endpoint import Said, Script, completion, grade, serve
 
 BODY: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}

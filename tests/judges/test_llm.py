@@ -13,13 +13,13 @@ from pydantic import ValidationError
 from loop.core.contract import Half
 from loop.core.episode import Failure
 from loop.core.score import CaseScore, ScoreShard, Verdict
-from loop.judges.endpoint import Endpoint
 from loop.judges.grade import Grade, NoAnswer, merged, read_answer
 from loop.judges.llm import LlmJudge
 from loop.judges.prompt import PROMPT_HASH
 from loop.judges.rules import Rules
 from loop.pipeline.experience import ScoreJob, judge_episodes, judged
 from loop.plugins import load
+from loop.remote.endpoint import Endpoint
 from loop.store.parquet import decode, encode
 from tests.judges.endpoint import Said, completion, grade, serve
 from tests.judges.judged import CLEAR, KIND, conversation, judge_at, judged_contract

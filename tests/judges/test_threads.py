@@ -6,7 +6,7 @@ from threading import Barrier, Event, Lock
 
 import pytest
 
-from loop.judges.threads import in_order
+from loop.remote.threads import in_order
 
 
 def test_results_come_in_the_order_of_the_items() -> None:

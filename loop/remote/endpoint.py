@@ -1,4 +1,4 @@
-"""One OpenAI-compatible endpoint as a judge is told of it: where, which model, and where its key is kept."""
+"""One OpenAI-compatible endpoint as a plug-in is told of it: where, which model, and where its key is kept."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SOURCES = ("env:", "file:")
 
 
 class Endpoint(Noun):
-    """A model behind a URL; ``/chat/completions`` is added to ``url``.
+    """A model behind a URL, to which paths like ``/chat/completions`` are added.
 
     ``api_key`` is a reference, ``env:NAME`` or ``file:PATH``, or empty for none; the key
-    itself is read when it is needed and kept nowhere. ``family`` names what the model
-    descends from, to be compared with the candidate's base. ``structured`` says that the
-    endpoint takes a JSON schema as ``response_format``.
+    itself is read when it is needed and kept nowhere. For a judge ``family`` names what the
+    model descends from, to be compared with the candidate's base, and ``structured`` says
+    that the endpoint takes a JSON schema as ``response_format``.
     """
 
     # A key that was put in the wrong place must not show in the error that says so.
@@ -52,11 +52,6 @@ class Endpoint(Noun):
             raise ValueError("api_key is a reference, env:NAME or file:PATH, and never the key itself")
         return reference
 
-    @property
-    def completions(self) -> str:
-        """Where a request is posted."""
-        return f"{self.url}/chat/completions"
-
     def key(self) -> str:
         """The key, or "" when there is none; UserError naming the reference when it cannot be read or used."""
         if not self.api_key:
@@ -66,11 +61,11 @@ class Endpoint(Noun):
             found = os.environ[place] if source == "env" else Path(place).read_text(encoding="utf-8")
         except (KeyError, OSError, UnicodeDecodeError) as error:
             raise UserError(
-                f"the key of judge {self.model} cannot be read from {self.api_key} "
+                f"the key of model {self.model} cannot be read from {self.api_key} "
                 f"({type(error).__name__}); put it there or correct the reference"
             ) from None
         key = found.strip()
         # A key that does not fit in a header would be quoted by the HTTP library's own error.
         if not (key.isascii() and key.isprintable() and key and " " not in key):
-            raise UserError(f"the key of judge {self.model} in {self.api_key} is empty or not one printable word")
+            raise UserError(f"the key of model {self.model} in {self.api_key} is empty or not one printable word")
         return key

@@ -1,0 +1,155 @@
+"""The completions API of one server as an engine needs it: token ids in, token ids and log-probabilities out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from loop.core.errors import AttestationFailed, UserError
+from loop.core.noun import Noun
+from loop.remote.line import Line, NoAnswer, fetch, persist
+
+COMPLETIONS = "/completions"
+
+
+class _Token(BaseModel):
+    logprob: float
+
+
+class _Logprobs(BaseModel):
+    """As OpenAI's completions write them (``token_logprobs``), or as its chat does (``content``)."""
+
+    token_logprobs: list[float | None] | None = None
+    content: list[_Token] | None = None
+
+    def values(self) -> list[float | None]:
+        """One a token; None where there is nothing before it."""
+        return self.token_logprobs or [token.logprob for token in self.content or ()]
+
+
+class _Choice(BaseModel):
+    index: int = 0
+    text: str = ""
+    finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+
+
+class _Details(BaseModel):
+    cached_tokens: int | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class _Reply(BaseModel):
+    model: str
+    choices: list[_Choice]
+    usage: _Usage | None = None
+
+
+class _Model(BaseModel):
+    id: str
+
+
+class _Models(BaseModel):
+    data: list[_Model]
+
+
+class Answer(Noun):
+    """One reply as the server told it; ``token_ids`` None and ``logprobs`` empty where it gave none."""
+
+    text: str
+    finish: str
+    token_ids: tuple[int, ...] | None
+    logprobs: tuple[float, ...]
+    cached_tokens: int
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """An open line to a server. Every method raises NoAnswer when retries did not help.
+
+    AttestationFailed is raised where another model answers than was asked, and UserError
+    where the server reads another prompt than was sent.
+    """
+
+    line: Line
+
+    def models(self) -> tuple[str, ...]:
+        """The names that are served."""
+        try:
+            found = _Models.model_validate_json(persist(self.line, lambda: fetch(self.line, "/models")))
+        except ValidationError:
+            raise NoAnswer("malformed: not a list of models") from None
+        return tuple(model.id for model in found.data)
+
+    def post(self, path: str, body: dict[str, Any]) -> bytes:
+        """Any request, with retries."""
+        return persist(self.line, lambda: fetch(self.line, path, body))
+
+    def complete(self, name: str, prompt: Sequence[int], body: dict[str, Any]) -> Answer:
+        """One reply to a prompt of token ids; ``body`` holds what else is asked for."""
+        reply = self._ask(name, {"prompt": list(prompt), "logprobs": 1} | body)
+        if len(reply.choices) != 1:
+            raise NoAnswer(f"malformed: {len(reply.choices)} choices instead of one")
+        choice = reply.choices[0]
+        self._check_prompt(prompt, choice, reply.usage)
+        if choice.finish_reason not in ("stop", "length"):
+            raise NoAnswer(f"the reply ended by {choice.finish_reason!r}")
+        values = choice.logprobs.values() if choice.logprobs is not None else []
+        details = reply.usage.prompt_tokens_details if reply.usage is not None else None
+        return Answer(
+            text=choice.text,
+            finish=choice.finish_reason,
+            token_ids=None if choice.token_ids is None else tuple(choice.token_ids),
+            logprobs=tuple(value for value in values if value is not None),
+            cached_tokens=(details.cached_tokens or 0) if details is not None else 0,
+        )
+
+    def score(self, name: str, prompts: Sequence[Sequence[int]]) -> list[list[float]]:
+        """The log-probability of each prompt's tokens but the first, by the model alone, in one request.
+
+        The server repeats ("echoes") the prompts. Raises NoAnswer where it cannot.
+        """
+        body = {"prompt": [list(prompt) for prompt in prompts], "echo": True, "logprobs": 1, "max_tokens": 1}
+        reply = self._ask(name, body | {"temperature": 0.0})
+        choices = sorted(reply.choices, key=lambda choice: choice.index)
+        if len(choices) != len(prompts):
+            raise NoAnswer(f"malformed: {len(choices)} choices for {len(prompts)} prompts")
+        scored: list[list[float]] = []
+        for prompt, choice in zip(prompts, choices, strict=True):
+            values = choice.logprobs.values() if choice.logprobs is not None else []
+            own = [value for value in values[1 : len(prompt)] if value is not None]
+            if len(own) != len(prompt) - 1:
+                raise NoAnswer("the server gives no log-probabilities of a prompt")
+            scored.append(own)
+        return scored
+
+    def _ask(self, name: str, body: dict[str, Any]) -> _Reply:
+        data = self.post(COMPLETIONS, {"model": name} | body)
+        try:
+            reply = _Reply.model_validate_json(data)
+        except ValidationError:
+            raise NoAnswer("malformed: not a completion") from None
+        if reply.model != name:
+            raise AttestationFailed(
+                f"{self.line.endpoint.url} was asked for model {name!r} and answered as {reply.model!r}: "
+                "nothing of it was kept; serve that model, or correct the engine's endpoint."
+            )
+        return reply
+
+    def _check_prompt(self, prompt: Sequence[int], choice: _Choice, usage: _Usage | None) -> None:
+        read = choice.prompt_token_ids
+        count = len(read) if read is not None else usage.prompt_tokens if usage is not None else None
+        if (read is not None and read != list(prompt)) or count not in (None, len(prompt)):
+            raise UserError(
+                f"{self.line.endpoint.url} was sent a prompt of {len(prompt)} tokens and read {count} others: "
+                "switch off what it adds or cuts, and serve the base with its own tokenizer."
+            )

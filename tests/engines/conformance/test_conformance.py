@@ -1,0 +1,161 @@
+"""What every engine owes the loop: the same tokens for the same request, whoever serves the weights."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+
+from loop.core.base import Base
+from loop.core.episode import Completion, Request
+from loop.core.errors import AttestationFailed
+from loop.core.pair import Message
+from loop.ports import Engine
+from loop.store.blobs import FsBlobs
+from tests.engines.test_transformers import generated, ids_of, request_with_stop, token_logprobs
+from tests.engines.tiny import TARGETS, answers, reference_model, request, save_adapter
+
+TEXTS = ("two?", "a longer question, with more words?")
+
+
+def test_greedy_tokens_are_those_of_transformers_generate(engine: Engine, base: Base, blobs: FsBlobs) -> None:
+    model = reference_model(base, blobs)
+    found, report = answers(engine, base, blobs, [request(text) for text in TEXTS])
+    for completion in found:
+        assert list(completion.token_ids) == generated(model, completion, 12)
+    assert report.generated_tokens == sum(len(completion.token_ids) for completion in found)
+    assert report.prompt_tokens == sum(len(completion.prompt_ids) for completion in found)
+    assert report.seconds > 0 and report.failures == {}
+
+
+def test_prompts_are_exactly_the_chat_templates(engine: Engine, base: Base, blobs: FsBlobs) -> None:
+    asked = request("two?", max_tokens=1)
+    (completion,), _ = answers(engine, base, blobs, [asked])
+    # The template by hand, over the byte-level alphabet: 1 starts a message, 2 ends it.
+    turns = [(message.role, message.content) for message in asked.messages]
+    count = sum(2 + len(f"{role}\n{content}") + len("\n") for role, content in turns) + 1 + len("assistant\n")
+    assert completion.prompt_ids == engine.render(base, blobs, asked.messages)
+    assert len(completion.prompt_ids) == count
+    assert (completion.prompt_ids.count(1), completion.prompt_ids.count(2)) == (len(turns) + 1, len(turns))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_log_probabilities_are_those_of_the_sampling_distribution(
+    temperature: float, engine: Engine, base: Base, blobs: FsBlobs
+) -> None:
+    found, _ = answers(engine, base, blobs, [request(text, temperature=temperature, seed=5) for text in TEXTS])
+    model = reference_model(base, blobs)
+    for completion in found:
+        expected = token_logprobs(model, completion.prompt_ids, completion.token_ids, temperature or 1.0)
+        assert completion.logprobs == pytest.approx(expected, abs=2e-4)
+
+
+def test_luck_belongs_to_the_seed_alone(engine: Engine, base: Base, blobs: FsBlobs) -> None:
+    requests = [request("two?", temperature=1.0, top_p=0.9, seed=seed) for seed in (1, 2, 3, 1)]
+    found, _ = answers(engine, base, blobs, requests)
+    (alone,), _ = answers(engine, base, blobs, requests[:1])
+    assert found[0].token_ids == found[3].token_ids == alone.token_ids
+    assert len({completion.token_ids for completion in found}) > 1
+
+
+def test_a_reply_ends_at_the_end_token_the_stop_string_or_the_budget(
+    engine: Engine, base: Base, blobs: FsBlobs
+) -> None:
+    # Seeds of which some end early, by the tiny model's own luck.
+    requests = [request("two?", temperature=1.0, seed=seed, max_tokens=24) for seed in (0, 1, 2, 14, 41)]
+    found, _ = answers(engine, base, blobs, requests)
+    assert {completion.finish for completion in found} == {"stop", "length"}
+    for completion in found:
+        assert (completion.token_ids[-1] == 2) == (completion.finish == "stop")
+    place, stop = next(
+        (i, letter)
+        for i, c in enumerate(found)
+        for letter in c.text[3:]
+        if letter.isascii() and letter not in c.text[:3]
+    )
+    (cut,), _ = answers(engine, base, blobs, [request_with_stop(requests[place], stop)])
+    assert cut.text == found[place].text[: found[place].text.index(stop)]
+    assert (cut.finish, cut.token_ids) == ("stop", found[place].token_ids[: len(cut.token_ids)])
+
+
+def test_follow_requests_join_and_are_answered_once(engine: Engine, base: Base, blobs: FsBlobs) -> None:
+    finished: list[int] = []
+
+    def follow(key: int, completion: Completion) -> Sequence[tuple[int, Request]]:
+        finished.append(key)
+        if key >= 20:
+            return ()
+        told = (Message(role="assistant", content=completion.text or "-"), Message(role="user", content="and?"))
+        return [(key + 10, request("x", max_tokens=4).revise(messages=request("two?").messages + told))]
+
+    engine.generate(base, blobs, [(key, request(TEXTS[key], max_tokens=4)) for key in range(2)], follow)
+    assert sorted(finished) == [0, 1, 10, 11, 20, 21]
+
+
+def test_choice_probabilities_are_those_scored_by_hand(engine: Engine, base: Base, blobs: FsBlobs) -> None:
+    choices = ("yes", "yes please", "no")
+    (chosen,), _ = answers(engine, base, blobs, [request("well?", choices=choices)])
+    model = reference_model(base, blobs)
+    tokens = {choice: [*ids_of(base, blobs, choice), 2] for choice in choices}
+    totals = [math.fsum(token_logprobs(model, chosen.prompt_ids, tokens[choice])) for choice in choices]
+    expected = [math.exp(total) / math.fsum(map(math.exp, totals)) for total in totals]
+    best = choices[expected.index(max(expected))]
+    assert (chosen.text, chosen.finish, list(chosen.token_ids)) == (best, "choice", tokens[best])
+    assert chosen.probabilities == pytest.approx(expected, rel=1e-3)
+
+
+def test_each_request_is_answered_by_its_own_adapter(
+    engine: Engine, base: Base, blobs: FsBlobs, tmp_path: Path
+) -> None:
+    adapters = [save_adapter(base, blobs, tmp_path / str(seed), spread=0.2, seed=seed) for seed in range(2)]
+    requests = [request("two?", adapter=adapter) for adapter in (None, *adapters)]
+    found, _ = answers(engine, base, blobs, requests)
+    for completion, one in zip(found, requests, strict=True):
+        model = reference_model(base, blobs)
+        if one.adapter is not None:
+            model = PeftModel.from_pretrained(model, str(blobs.get_tree(one.adapter.blob))).eval()
+        expected = token_logprobs(model, completion.prompt_ids, completion.token_ids)
+        assert completion.logprobs == pytest.approx(expected, abs=1e-3)
+    assert len({completion.logprobs for completion in found}) == 3
+
+
+def test_attestation_compares_with_the_trainers_probe(
+    engine: Engine, base: Base, blobs: FsBlobs, tmp_path: Path
+) -> None:
+    adapter = save_adapter(base, blobs, tmp_path / "trained")
+    found = engine.attest(base, blobs, adapter)
+    assert (found.ok, found.adapter, found.blob) == (True, adapter.digest, adapter.blob)
+    assert found.modules == 3 * len(TARGETS)
+    assert found.probe_difference < 1e-3 < found.base_difference
+    fresh = save_adapter(base, blobs, tmp_path / "fresh", spread=0.0, parent=None)
+    assert engine.attest(base, blobs, fresh).base_difference < 1e-4
+    with pytest.raises(AttestationFailed, match="answers exactly as the base"):
+        engine.attest(base, blobs, save_adapter(base, blobs, tmp_path / "equal", spread=0.0))
+
+
+def test_a_prompt_beyond_the_context_is_cut_by_length(engine: Engine, base: Base, blobs: FsBlobs) -> None:
+    (over, near), _ = answers(engine, base, blobs, [request("x" * 600), request("y" * 424, max_tokens=64)])
+    assert (over.text, over.token_ids, over.finish) == ("", (), "length")
+    assert len(near.prompt_ids) < 512
+    assert len(near.prompt_ids) + len(near.token_ids) <= 512
+
+
+def test_an_engine_is_a_value(engine: Engine) -> None:
+    again = pickle.loads(pickle.dumps(engine))
+    assert again == engine and again.digest == engine.digest  # type: ignore[attr-defined]
+
+
+def test_the_tiny_model_tells_its_adapters_apart(base: Base, blobs: FsBlobs, tmp_path: Path) -> None:
+    """What the tests above rest on: two random adapters move the logits by far more than any tolerance."""
+    models = [reference_model(base, blobs)]
+    for seed in range(2):
+        adapter = save_adapter(base, blobs, tmp_path / str(seed), spread=0.2, seed=seed)
+        models.append(PeftModel.from_pretrained(reference_model(base, blobs), str(blobs.get_tree(adapter.blob))).eval())
+    with torch.inference_mode():
+        logits = [model(torch.tensor([list(range(5, 29))])).logits[0, -1] for model in models]
+    assert all(float((left - right).abs().max()) > 0.1 for left, right in zip(logits, logits[1:], strict=False))
