@@ -30,6 +30,7 @@ from loop.ports import Blobs, Executor, Judge, Progress, Tracker
 from loop.settings import Settings
 
 if TYPE_CHECKING:
+    from loop.engines.install import Build
     from loop.gains.power import Detectable
     from loop.judges.llm import LlmJudge
     from loop.pipeline.rescore import Bench
@@ -297,6 +298,14 @@ def prepare_base(settings: Settings) -> Base:
     from loop.engines.prepare import prepare_base as prepare
 
     return prepare(settings.base, open_blobs(settings), settings.base_sha256, settings.home.absolute() / "bases")
+
+
+def install_engine(settings: Settings, name: str, build: Build) -> tuple[Path, str]:
+    """Install an engine under the home folder; its folder, and what was installed."""
+    from loop.engines.install import install_vllm
+
+    folder = settings.home.absolute() / "engines" / name
+    return folder, install_vllm(folder, build)
 
 
 def first_pair(settings: Settings, loop: Loop) -> Pair:

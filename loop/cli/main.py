@@ -14,6 +14,7 @@ from loop.cli import (
     contract,
     database,
     doctor,
+    engine,
     episode,
     experiment,
     figures,
@@ -56,6 +57,7 @@ app.command("rescore")(rescore.rescore)
 app.command("manifest")(manifest.manifest)
 app.command("replay")(manifest.replay)
 app.command("noise")(manifest.noise)
+app.add_typer(engine.app, name="engine")
 app.command("rollback")(policy.rollback)
 app.add_typer(figures.app, name="figures")
 app.add_typer(holdout.app, name="holdout")

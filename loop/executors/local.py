@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from pydantic import Field
 
 from loop.core.noun import Noun
-from loop.executors.hosting import hosted
 from loop.executors.pool import Pool
 from loop.ports import Item, Result
+from loop.remote.hosting import hosted
 
 _pools: dict[str, Pool] = {}
 

@@ -29,10 +29,10 @@ import loop
 from loop.core.errors import UserError
 from loop.core.noun import Noun
 from loop.executors.failure import Raised, unpack
-from loop.executors.hosting import hosted
 from loop.executors.jobs import Job, Worker
 from loop.executors.signals import sigterm_kept
 from loop.ports import Item, Result
+from loop.remote.hosting import hosted
 
 # Ray prints its own account of a dead worker to standard output, where results go; it reads this on import.
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")

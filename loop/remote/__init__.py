@@ -1,1 +1,1 @@
-"""Models behind somebody else's URL: where they are, and how they are asked."""
+"""Models behind a URL: where they are, how they are asked, and how a server of one's own is kept up."""

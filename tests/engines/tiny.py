@@ -48,12 +48,12 @@ SHAPE: dict[str, Any] = {
 TARGETS = ("q_proj", "v_proj", "o_proj", "up_proj", "down_proj")
 
 
-def save_tiny(folder: Path, kind: str = "llama", seed: int = 0) -> Path:
-    """A random model (``llama``, or ``qwen2``, which has biases) saved with its tokenizer."""
+def save_tiny(folder: Path, kind: str = "llama", seed: int = 0, **shape: int) -> Path:
+    """A random model (``llama``, or ``qwen2``, which has biases) saved with its tokenizer; ``shape`` changes SHAPE."""
     torch.manual_seed(seed)
     made = {
-        "llama": lambda: LlamaForCausalLM(LlamaConfig(tie_word_embeddings=True, **SHAPE)),
-        "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(tie_word_embeddings=True, **SHAPE)),
+        "llama": lambda: LlamaForCausalLM(LlamaConfig(tie_word_embeddings=True, **(SHAPE | shape))),
+        "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(tie_word_embeddings=True, **(SHAPE | shape))),
     }
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: index for index, token in enumerate([*SPECIAL, *letters])}
@@ -70,9 +70,9 @@ def save_tiny(folder: Path, kind: str = "llama", seed: int = 0) -> Path:
     return folder
 
 
-def tiny_base(folder: Path, blobs: Blobs, kind: str = "llama") -> Base:
+def tiny_base(folder: Path, blobs: Blobs, kind: str = "llama", **shape: int) -> Base:
     """A prepared tiny base; ``folder`` also holds the cache of preparing."""
-    return prepare_base(str(save_tiny(folder / kind, kind)), blobs, "", folder / "cache")
+    return prepare_base(str(save_tiny(folder / kind, kind, **shape)), blobs, "", folder / "cache")
 
 
 def reference_model(base: Base, blobs: Blobs, dtype: torch.dtype = torch.float32) -> Any:

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from loop.core.errors import StageFailed, StoreConflict
-from loop.executors.hosting import hosted
 from loop.executors.local import LocalExecutor
+from loop.remote.hosting import hosted
 
 from . import jobs
 

@@ -19,9 +19,9 @@ import psutil
 import pytest
 
 from loop.core.errors import StoreConflict, UserError
-from loop.executors.hosting import free_port
 from loop.executors.local import LocalExecutor
 from loop.executors.ray import RayExecutor
+from loop.remote.hosting import free_port
 
 from . import jobs
 

@@ -1,0 +1,106 @@
+"""The engine that keeps a vLLM server of its own, in vLLM's own environment, and asks it by URL."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Lock
+from typing import Literal
+
+from pydantic import Field
+
+from loop.core.base import Base
+from loop.core.episode import Request
+from loop.core.errors import UserError
+from loop.core.noun import Noun
+from loop.core.pair import Adapter, Message
+from loop.engines.openai import OpenAIEngine
+from loop.engines.tokens import load_tokens
+from loop.ports import Attestation, Blobs, EngineReport, Follow
+from loop.remote.endpoint import Endpoint
+from loop.remote.hosting import hosted
+
+NAME = "base"
+# What vLLM needs to be told by variables: adapters while it runs, nothing sent or fetched.
+VARIABLES = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+
+_servers: dict[tuple[str, str], str] = {}
+_open = ExitStack()
+_starting = Lock()
+atexit.register(_open.close)
+
+
+class VllmEngine(Noun):
+    """One vLLM server a process, up until the process ends; the ``openai`` engine does the asking.
+
+    ``environment`` is the folder that ``macaron-loop engine install vllm`` made.
+    ``most_adapters`` are loaded at once, each of rank at most ``rank``; ``context`` (tokens)
+    cuts the base's own, and ``arguments`` go to ``vllm serve`` as they are. Starting may
+    take ``start_seconds``, an answer ``timeout`` seconds.
+    """
+
+    environment: str = ".macaron/engines/vllm"
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    context: int | None = Field(default=None, gt=0)
+    rank: int = Field(default=64, gt=0)
+    most_adapters: int = Field(default=8, gt=0)
+    arguments: tuple[str, ...] = ()
+    in_flight: int = Field(default=64, ge=1, le=96)
+    start_seconds: float = Field(default=900.0, gt=0)
+    timeout: float = Field(default=600.0, gt=0)
+
+    def generate(
+        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
+    ) -> EngineReport:
+        """Answer every request; see the port."""
+        return self._asking(base, blobs).generate(self._cut(base), blobs, requests, follow)
+
+    def attest(self, base: Base, blobs: Blobs, adapter: Adapter) -> Attestation:
+        """Load the adapter if need be and return what its check found; AttestationFailed on any doubt."""
+        return self._asking(base, blobs).attest(base, blobs, adapter)
+
+    def render(self, base: Base, blobs: Blobs, messages: Sequence[Message]) -> tuple[int, ...]:
+        """The token ids of a conversation up to and with the generation prompt."""
+        return load_tokens(base, blobs).render(messages)
+
+    def _cut(self, base: Base) -> Base:
+        return base.revise(context_length=min(base.context_length, self.context or base.context_length))
+
+    def _asking(self, base: Base, blobs: Blobs) -> OpenAIEngine:
+        """The engine at this process's server, which is started on first use; UserError when it does not start."""
+        key = (base.weights_digest, self.digest)
+        with _starting:
+            if key not in _servers:
+                folder = blobs.get_tree(base.weights_digest)
+                try:
+                    url = _open.enter_context(hosted(self.command(folder), VARIABLES, start_seconds=self.start_seconds))
+                except RuntimeError as error:
+                    raise UserError(f"vLLM did not start: {error}") from error
+                _servers[key] = url
+        return OpenAIEngine(
+            endpoint=Endpoint(url=f"{_servers[key]}/v1", model=NAME),
+            processed_logprobs=True,
+            most_adapters=self.most_adapters,
+            in_flight=self.in_flight,
+            timeout=self.timeout,
+        )
+
+    def command(self, folder: Path) -> list[str]:
+        """``vllm serve`` for a base's folder; UserError where it is not installed."""
+        program = Path(self.environment).absolute() / "bin" / "vllm"
+        if not program.is_file():
+            raise UserError(
+                f"vLLM is not installed at {self.environment}: run 'macaron-loop engine install vllm', "
+                "or name its folder by the engine's option environment."
+            )
+        loras = str(self.most_adapters)
+        return [
+            *(str(program), "serve", str(folder), "--host", "{host}", "--port", "{port}"),
+            *("--served-model-name", NAME, "--dtype", self.dtype, "--logprobs-mode", "processed_logprobs"),
+            *("--enable-lora", "--max-loras", loras, "--max-cpu-loras", loras, "--max-lora-rank", str(self.rank)),
+            *("--enable-prompt-tokens-details",),
+            *(("--max-model-len", str(self.context)) if self.context else ()),
+            *self.arguments,
+        ]

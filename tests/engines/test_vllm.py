@@ -1,0 +1,126 @@
+"""The vLLM engine: against the real server where it is installed, and what it says where it is not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from peft import PeftModel
+
+from loop.core.base import Base
+from loop.core.errors import AttestationFailed, UserError
+from loop.engines.install import Build, install_vllm
+from loop.engines.transformers import TransformersEngine
+from loop.engines.vllm import VllmEngine
+from loop.ports import Engine
+from loop.store.blobs import FsBlobs
+from tests.engines.test_transformers import generated, ids_of, token_logprobs
+from tests.engines.tiny import answers, reference_model, request, save_adapter, tiny_base
+
+ENVIRONMENT = os.environ.get("MACARON_VLLM", ".macaron/engines/vllm")
+needs_vllm = pytest.mark.skipif(
+    not (Path(ENVIRONMENT) / "bin" / "vllm").is_file(),
+    reason=f"no vLLM at {ENVIRONMENT}: run 'macaron-loop engine install vllm', or set MACARON_VLLM",
+)
+TEXTS = ("two?", "a longer question, with more words?")
+# vLLM's attention has kernels for heads of this width and more.
+WIDTH = 64
+
+
+@pytest.fixture(scope="module")
+def wide(blobs: FsBlobs, tmp_path_factory: pytest.TempPathFactory) -> Base:
+    return tiny_base(tmp_path_factory.mktemp("wide"), blobs, head_dim=WIDTH)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    yield VllmEngine(
+        environment=ENVIRONMENT,
+        dtype="float32",
+        context=256,
+        most_adapters=2,
+        rank=8,
+        arguments=("--enforce-eager", "--gpu-memory-utilization", "0.2"),
+    )
+
+
+def test_an_engine_that_is_not_installed_says_how_to(base: Base, blobs: FsBlobs, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="engine install vllm"):
+        answers(VllmEngine(environment=str(tmp_path)), base, blobs, [request("two?")])
+
+
+def test_a_program_that_ends_at_once_is_told_with_its_last_words(base: Base, blobs: FsBlobs, tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "vllm"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho no room for $*; exit 3\n")
+    program.chmod(0o755)
+    with pytest.raises(UserError, match=r"vLLM did not start: .* status 3(.|\n)*no room for serve .*--enable-lora"):
+        answers(VllmEngine(environment=str(tmp_path)), base, blobs, [request("two?")])
+
+
+def test_an_installation_that_fails_is_one_sentence(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\necho first >&2; echo 'no such index' >&2; exit 1\n")
+    python.chmod(0o755)
+    with pytest.raises(UserError, match=r"vLLM: it could not be installed \(no such index\); check the network"):
+        install_vllm(tmp_path, Build.CPU)
+
+
+@pytest.mark.vllm
+@needs_vllm
+def test_a_real_server_answers_as_transformers_does(engine: Engine, wide: Base, blobs: FsBlobs) -> None:
+    model = reference_model(wide, blobs)
+    found, report = answers(engine, wide, blobs, [request(text) for text in TEXTS])
+    for completion in found:
+        assert list(completion.token_ids) == generated(model, completion, 12)
+        expected = token_logprobs(model, completion.prompt_ids, completion.token_ids)
+        assert completion.logprobs == pytest.approx(expected, abs=2e-3)
+    assert report.failures == {}
+    drawn = [request("two?", temperature=0.8, seed=seed) for seed in (1, 2, 1)]
+    found, _ = answers(engine, wide, blobs, drawn)
+    for completion in found:
+        expected = token_logprobs(model, completion.prompt_ids, completion.token_ids, 0.8)
+        assert completion.logprobs == pytest.approx(expected, abs=2e-3)
+    assert found[0].token_ids == found[2].token_ids != found[1].token_ids
+
+
+@pytest.mark.vllm
+@needs_vllm
+def test_a_real_server_scores_choices(engine: Engine, wide: Base, blobs: FsBlobs) -> None:
+    asked = [request("well?", choices=("yes", "yes please", "no"))]
+    (served,), _ = answers(engine, wide, blobs, asked)
+    (embedded,), _ = answers(TransformersEngine(dtype="float32"), wide, blobs, asked)
+    assert served.probabilities == pytest.approx(embedded.probabilities, rel=1e-2)
+    assert (served.text, served.token_ids) == (embedded.text, embedded.token_ids)
+    assert list(served.token_ids) == [*ids_of(wide, blobs, served.text), 2]
+
+
+@pytest.mark.vllm
+@needs_vllm
+def test_a_real_server_serves_attested_adapters(engine: Engine, wide: Base, blobs: FsBlobs, tmp_path: Path) -> None:
+    made = [save_adapter(wide, blobs, tmp_path / str(seed), spread=0.2, seed=seed) for seed in range(3)]
+    before, _ = answers(engine, wide, blobs, [request("two?")])
+    for adapter in (*made, made[0]):
+        found = engine.attest(wide, blobs, adapter)
+        assert found.ok and found.base_difference > 0.1
+        (completion,), _ = answers(engine, wide, blobs, [request("two?", adapter=adapter)])
+        model = PeftModel.from_pretrained(reference_model(wide, blobs), str(blobs.get_tree(adapter.blob))).eval()
+        expected = token_logprobs(model, completion.prompt_ids, completion.token_ids)
+        assert completion.logprobs == pytest.approx(expected, abs=5e-3)
+    assert answers(engine, wide, blobs, [request("two?")])[0][0].token_ids == before[0].token_ids
+    wrong = save_adapter(wide, blobs, tmp_path / "wrong", spread=0.2, seed=9)
+    probe = (blobs.get_tree(made[0].blob) / "probe.json").read_text()
+    stale = save_adapter(
+        wide,
+        blobs,
+        tmp_path / "stale",
+        spread=0.2,
+        seed=9,
+        edit=lambda f: (f / "probe.json").write_text(probe) and None,
+    )
+    assert engine.attest(wide, blobs, wrong).ok
+    with pytest.raises(AttestationFailed, match="from the trainer's"):
+        engine.attest(wide, blobs, stale)
