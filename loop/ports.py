@@ -143,6 +143,15 @@ class Judge(Protocol):
         """``judge`` for each episode in order, with the dear work (embeddings) done in one batch."""
         ...
 
+    @property
+    def generation_calls(self) -> int | None:
+        """The requests to language models that a whole generation may cost, over all its stages; None for no cap."""
+        ...
+
+    def within(self, calls: int) -> Judge:
+        """This judge with at most so many requests for one ``judge_many``; what no longer fits is undecided."""
+        ...
+
 
 class Trials(Protocol):
     """Where an explorer tries a harness: the parent's adapters on train tasks of their own."""

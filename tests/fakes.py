@@ -136,6 +136,13 @@ class TwoTurns(Noun):
 class RecordJudge(Noun):
     """Reads only the record, as every judge must."""
 
+    @property
+    def generation_calls(self) -> None:
+        return None
+
+    def within(self, calls: int) -> RecordJudge:
+        return self
+
     def judge(self, contract: Contract, episode: Episode, half: Half) -> tuple[Verdict, ...]:
         value = float(bool(episode.record.world["right"]))
         return (Verdict(criterion="right", axiom="forward_movement", half=half, value=value, evidence="world.right"),)

@@ -28,10 +28,12 @@ class LlmJudge(Noun):
 
     ``samples`` overrides the criteria's own number. ``timeout`` (seconds) bounds one
     request, ``retries`` how often it is repeated, ``backoff`` (seconds) the first pause.
-    ``budget_calls`` caps the requests of one shard of episodes; what no longer fits is
-    undecided. ``calibration`` is the digest that ``macaron-loop judge calibrate`` prints:
-    a run asks ``probes`` of its replies again and stops when a figure moved by more than
-    ``tolerance``. ``prompt`` pins the hash of the prompt; left out, it is this program's.
+    ``budget_calls`` caps the requests of one shard of episodes, ``generation_calls`` those
+    of a whole generation (or of its rescore) over all stages, workers and resumes, whose
+    shards are then scored one after the other; what no longer fits is undecided.
+    ``calibration`` is the digest that ``macaron-loop judge calibrate`` prints: a run asks
+    ``probes`` of its replies again and stops when a figure moved by more than ``tolerance``.
+    ``prompt`` pins the hash of the prompt; left out, it is this program's.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -45,6 +47,7 @@ class LlmJudge(Noun):
     backoff: float = Field(default=1.0, gt=0, le=60)
     in_flight: int = Field(default=8, ge=1, le=64)
     budget_calls: int | None = Field(default=None, ge=0)
+    generation_calls: int | None = Field(default=None, ge=0)
     tolerance: float = Field(default=0.15, gt=0, le=1)
     probes: int = Field(default=12, ge=2)
     calibration: str = ""
@@ -79,6 +82,10 @@ class LlmJudge(Noun):
         """Open lines to the endpoints; ``budget`` caps the requests of each ``grade``."""
         with opened(self.endpoints, timeout=self.timeout, retries=self.retries, backoff=self.backoff) as lines:
             yield Panel(lines, self.temperature, self.max_tokens, self.in_flight, budget)
+
+    def within(self, calls: int) -> LlmJudge:
+        """This judge with at most so many requests for one ``judge_many``."""
+        return self.revise(budget_calls=calls if self.budget_calls is None else min(calls, self.budget_calls))
 
     def judge(self, contract: Contract, episode: Episode, half: Half) -> tuple[Verdict, ...]:
         """A verdict for each criterion of that half that applies; a Failure is not judged and has none."""

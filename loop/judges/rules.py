@@ -49,6 +49,15 @@ class Rules(Noun):
 
     embedder: MiniLm = MiniLm()
 
+    @property
+    def generation_calls(self) -> None:
+        """No cap: rules ask nobody."""
+        return None
+
+    def within(self, calls: int) -> Rules:
+        """The same judge."""
+        return self
+
     def judge(self, contract: Contract, episode: Episode, half: Half) -> tuple[Verdict, ...]:
         """A verdict for each criterion of that half that applies; a Failure is not judged and has none."""
         return self.judge_many(contract, (episode,), half)[0]

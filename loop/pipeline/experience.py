@@ -87,13 +87,22 @@ class ScoreJob:
 
 
 def score_shards(run: Run, stage: Stage, shards: Mapping[str, EpisodeShard], half: Half) -> tuple[CaseScore, ...]:
-    """Judge every episode under one half; in the order of the shards."""
-    loop = run.loop
-    jobs = {
-        f"score/{half}/{key}": partial(ScoreJob, loop.judge, loop.contract, shard.episodes, half)
-        for key, shard in sorted(shards.items())
-    }
-    found = each(run, stage, ScoreShard, jobs, judge_episodes, judged)
+    """Judge every episode under one half; in the order of the shards.
+
+    With a cap on the generation's requests a shard begins when those before it are recorded, and
+    has what they left: in flight together they would pass the cap.
+    """
+    judge, cap = run.loop.judge, run.loop.judge.generation_calls
+
+    def job(judge: Judge, key: str) -> partial[ScoreJob]:
+        return partial(ScoreJob, judge, run.loop.contract, shards[key].episodes, half)
+
+    found: dict[str, ScoreShard] = {}
+    keys = sorted(shards)
+    for some in [keys] if cap is None else [[key] for key in keys]:
+        mine = judge if cap is None else judge.within(max(0, cap - run.spent().judge_calls))
+        jobs = {f"score/{half}/{key}": job(mine, key) for key in some}
+        found |= each(run, stage, ScoreShard, jobs, judge_episodes, judged)
     return tuple(score for key in sorted(found) for score in found[key].scores)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from loop.core.case import (
@@ -164,20 +164,25 @@ def _purpose(key: str) -> str:
 
 def _score(bench: Bench, steps: Rescoring, shards: Mapping[str, EpisodeShard]) -> dict[str, ScoreShard]:
     """The score shards by ``score/<half>/<key>``, as a run names them; recorded ones are taken."""
+    cap = bench.judge.generation_calls
     jobs = {
         f"score/{half}/{key}": ScoreJob(bench.judge, bench.contract, shard.episodes, half)
         for key, shard in sorted(shards.items())
         for half in SCORED[_purpose(key)]
     }
-    results = {key: steps.find(ScoreShard, key) for key in jobs}
-    missing = [key for key, found in results.items() if found is None]
-    bench.progress.stage("rescore", f"{len(jobs) - len(missing)} of {len(jobs)} recorded")
-    scored = bench.executor.map(rescore_episodes, [jobs[key] for key in missing])
-    for done, (key, shard) in enumerate(zip(missing, scored, strict=True), start=len(jobs) - len(missing) + 1):
-        steps.record(shard, key)
-        results[key] = shard
-        bench.progress.advance(done, len(jobs), key)
-    return {key: found for key, found in results.items() if found is not None}
+    results = {key: found for key in jobs if (found := steps.find(ScoreShard, key)) is not None}
+    missing = [key for key in jobs if key not in results]
+    bench.progress.stage("rescore", f"{len(results)} of {len(jobs)} recorded")
+    for some in [missing] if cap is None else [[key] for key in missing]:
+        todo = [jobs[key] for key in some]
+        if cap is not None:
+            left = max(0, cap - sum(judged(found).judge_calls for found in results.values()))
+            todo = [replace(job, judge=bench.judge.within(left)) for job in todo]
+        for key, shard in zip(some, bench.executor.map(rescore_episodes, todo), strict=True):
+            steps.record(shard, key)
+            results[key] = shard
+            bench.progress.advance(len(results), len(jobs), key)
+    return {key: results[key] for key in jobs}
 
 
 def rescore_episodes(job: ScoreJob) -> ScoreShard:
