@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from loop import library, plugins
@@ -286,10 +287,26 @@ def as_planned(settings: Settings, plan: Plan) -> Settings:
 
 def write_report(settings: Settings, store: SqlStore, path: Path | None = None) -> Path:
     """Write the lineage's page, by default beside the database; raises OSError."""
+    return _write_page(settings, store, path or settings.home / "report.html", read_findings(store, settings.family))
+
+
+def attach_report(settings: Settings, store: SqlStore, tracker: Tracker, generation: Generation) -> None:
+    """Write the page and keep it, and each of its plots, with the generation's run; raises OSError."""
+    from loop.report.page import plots
+
+    found = read_findings(store, settings.family)
+    tracker.attach(generation, _write_page(settings, store, settings.home / "report.html", found))
+    with TemporaryDirectory() as folder:
+        for name, svg in plots(store, generation, found).items():
+            path = Path(folder) / name
+            path.write_text(svg, encoding="utf-8")
+            tracker.attach(generation, path)
+
+
+def _write_page(settings: Settings, store: SqlStore, target: Path, found: Findings | None) -> Path:
     from loop.report.page import page
 
-    target = path or settings.home / "report.html"
-    target.write_text(page(store, settings.family, read_findings(store, settings.family)), encoding="utf-8")
+    target.write_text(page(store, settings.family, found), encoding="utf-8")
     return target
 
 

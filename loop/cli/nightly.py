@@ -192,7 +192,7 @@ def _keep(settings: Settings, store: SqlStore | None, night: Night) -> None:
 
     A full disk must not hide how it ended.
     """
-    from loop.app import open_tracker, write_report
+    from loop.app import attach_report, open_tracker
     from loop.core.errors import LoopError
     from loop.pipeline.nightly import broken_as_stage_failed
 
@@ -204,7 +204,7 @@ def _keep(settings: Settings, store: SqlStore | None, night: Night) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             _write(folder, night)
             if store is not None and night.generation is not None:
-                open_tracker(settings).attach(store.by_digest(night.generation), write_report(settings, store))
+                attach_report(settings, store, open_tracker(settings), store.by_digest(night.generation))
     except LoopError as error:
         _warn(str(error))
 

@@ -96,7 +96,7 @@ def _grow(
 ) -> list[Generation]:
     from rich.console import Console
 
-    from loop.app import first_pair, open_loop, write_report
+    from loop.app import attach_report, first_pair, open_loop
     from loop.cli.progress import TerminalProgress
     from loop.pipeline.generation import grow, plant
 
@@ -114,7 +114,7 @@ def _grow(
             plant(loop, first_pair(settings, loop), settings.seed)
         grown = grow(loop, first, last, plan, fresh=fresh, forced=force)
         try:
-            loop.tracker.attach(grown[-1], write_report(settings, store))
+            attach_report(settings, store, loop.tracker, grown[-1])
         except OSError as error:  # the report is only a view: the generation is registered all the same
             progress.stage("report", f"not written ({error.strerror}); macaron-loop report writes it again")
         return grown

@@ -38,6 +38,7 @@ class Chart(Noun):
     """All that the template draws: dots, the line through the promoted ones, and ticks in pixels."""
 
     title: str
+    height: int = HEIGHT
     dots: tuple[Dot, ...]
     line: str
     y_ticks: tuple[tuple[str, float], ...]

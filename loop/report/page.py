@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -22,6 +23,7 @@ from loop.report.moved import Moved, moved
 from loop.store.views import OpeningView, PolicyMoveView, StatusView, WhyView
 
 SIBLING_STEP = 0.18
+CAPTION = 30  # pixels above a plot that stands alone
 ENOUGH_SEEDS = 3  # one seed's luck is not told apart from the arm
 
 
@@ -90,6 +92,19 @@ def page(store: Lineage, family: str, findings: Findings | None = None) -> str:
         levels=levels,
         Standing=Standing,
     )
+
+
+def plots(store: Lineage, generation: Generation, findings: Findings | None = None) -> dict[str, str]:
+    """The page's plots of a lineage and of one of its generations, each an SVG document of its own, by file name."""
+    parts = _parts(generation.exam) if generation.exam is not None else []
+    charts = _charts(store.generations(generation.family), store.contract_names())
+    found: list[Chart | Bars] = [*charts, *_arm_plots(findings), *parts]
+    template = _environment().get_template("plot.svg.j2")
+    return {_file_name(plot.title): template.render(plot=plot, caption=CAPTION) for plot in found}
+
+
+def _file_name(title: str) -> str:
+    return "-".join(re.findall(r"\w+", title.lower())) + ".svg"
 
 
 def summary(generations: Sequence[Generation], findings: Findings | None = None) -> str:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+from mlflow import MlflowClient
 
-from loop.app import open_store
+from loop.app import attach_report, open_store
 from loop.core.experiment import Findings
 from loop.core.gate import Interval, Standing
 from loop.report.chart import Mark, chart
 from loop.report.page import page, verdict
 from loop.settings import Settings
 from loop.store.sql import SqlStore
+from loop.tracking.mlflow import MlflowTracker
 from tests.cli.test_bad_input import one_sentence, run
 from tests.store import lineage
 
@@ -56,6 +59,33 @@ def store(tmp_path: Path) -> SqlStore:
     store.register(child, attempt)
     store.register(lineage.child(child, "worse", standing=Standing.REJECTED), None)
     return store
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_each_plot_is_kept_with_the_generations_run_as_an_svg_of_its_own(store: SqlStore, tmp_path: Path) -> None:
+    root, plain, _ = store.generations(lineage.FAMILY)
+    assert plain.exam is not None and plain.exam.gain is not None
+    child = plain.revise(exam=plain.exam.revise(transplant={"adapters": plain.exam.gain, "a & b": plain.exam.gain}))
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    tracker = MlflowTracker(uri=uri)
+    run_id = tracker.publish(child, root, (), {"budgets": {}})
+    attach_report(Settings(home=tmp_path, family=lineage.FAMILY), store, tracker, child)
+    client = MlflowClient(tracking_uri=uri)
+    kept = {Path(artifact.path).name for artifact in client.list_artifacts(run_id, "report")}
+    titles = {
+        "gain-over-the-parent-by-generation.svg": "Gain over the parent, by generation",
+        "transplant.svg": "Transplant",
+    }
+    assert kept == {"report.html", *titles}
+    for name, title in titles.items():
+        text = Path(client.download_artifacts(run_id, f"report/{name}", str(tmp_path))).read_text()
+        drawn = ElementTree.fromstring(text)
+        inner = drawn.find(f"{SVG}svg")
+        assert drawn.tag == f"{SVG}svg" and drawn.findtext(f"{SVG}title") == title
+        assert inner is not None and len(inner.findall(f".//{SVG}circle")) == 2
+        assert not re.search(r"https?://(?!www.w3.org/2000/svg)|<script|@import|url\(", text)
 
 
 def test_every_generation_with_its_decision_and_figures_is_on_the_page(store: SqlStore) -> None:
