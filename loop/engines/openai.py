@@ -26,6 +26,8 @@ from loop.remote.threads import as_done
 
 LARGEST_REPLY = 64 << 20  # bytes; the probe of one adapter or a long prompt scored is some megabytes
 SEED_BITS = 31  # what every server takes
+# Servers have defaults of their own, and vLLM takes those of the model's generation_config.json.
+EXTRAS = {"return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 GONE = 404  # a model that was served is no longer
 
 
@@ -35,8 +37,9 @@ class OpenAIEngine(Noun):
     ``structured`` "vllm" lets the server hold a choice to its options, else they are scored
     (``scoring``, which the server must echo prompts for), else the reply is matched.
     ``lora`` "vllm" loads adapters by vLLM's requests, at most ``most_adapters`` at once; the
-    server must see the blobs' folder. ``token_ids`` asks for the reply's token ids; a server
-    without gets its text tokenised again, and log-probabilities are absent.
+    server must see the blobs' folder. ``extras`` sends what these servers know beyond OpenAI's
+    API: no other sampling than was asked for, the end tokens, and that the reply's token ids
+    be told. Where they are not, its text is tokenised again and log-probabilities are absent.
     ``processed_logprobs`` says that log-probabilities are those after temperature and top_p
     (vLLM's ``--logprobs-mode processed_logprobs``); otherwise they are kept only where both
     change nothing. ``timeout`` and ``backoff`` (the first pause between tries) are in seconds.
@@ -50,7 +53,7 @@ class OpenAIEngine(Noun):
     scoring: bool = True
     lora: Literal["none", "vllm"] = "vllm"
     most_adapters: int = Field(default=8, gt=0)
-    token_ids: bool = True
+    extras: bool = True
     processed_logprobs: bool = False
     in_flight: int = Field(default=32, ge=1, le=96)
     timeout: float = Field(default=300.0, gt=0)
@@ -202,8 +205,8 @@ class _Call:
         }
         if sampling.stop and not options:
             body["stop"] = list(sampling.stop)
-        if self.engine.token_ids:
-            body |= {"return_token_ids": True, "stop_token_ids": sorted(self.tokens.ends)}
+        if self.engine.extras:
+            body |= EXTRAS | {"stop_token_ids": sorted(self.tokens.ends)}
         return body
 
     def _reply(self, one: _Asked, answer: Answer) -> Completion:

@@ -37,7 +37,7 @@ class VllmEngine(Noun):
 
     ``environment`` is the folder that ``macaron-loop engine install vllm`` made.
     ``most_adapters`` are loaded at once, each of rank at most ``rank``; ``context`` (tokens)
-    cuts the base's own, and ``arguments`` go to ``vllm serve`` as they are. Starting may
+    cuts the base's own, and ``arguments`` go to vLLM's server as they are. Starting may
     take ``start_seconds``, an answer ``timeout`` seconds.
     """
 
@@ -88,16 +88,18 @@ class VllmEngine(Noun):
         )
 
     def command(self, folder: Path) -> list[str]:
-        """``vllm serve`` for a base's folder; UserError where it is not installed."""
-        program = Path(self.environment).absolute() / "bin" / "vllm"
-        if not program.is_file():
+        """vLLM's server for a base's folder; UserError where it is not installed."""
+        programs = Path(self.environment).absolute() / "bin"
+        if not (programs / "vllm").is_file():
             raise UserError(
                 f"vLLM is not installed at {self.environment}: run 'macaron-loop engine install vllm', "
                 "or name its folder by the engine's option environment."
             )
         loras = str(self.most_adapters)
         return [
-            *(str(program), "serve", str(folder), "--host", "{host}", "--port", "{port}"),
+            # Not by ``vllm serve``, which the CPU wheel breaks: it asks for a package of another name.
+            *(str(programs / "python"), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)),
+            *("--host", "{host}", "--port", "{port}"),
             *("--served-model-name", NAME, "--dtype", self.dtype, "--logprobs-mode", "processed_logprobs"),
             *("--enable-lora", "--max-loras", loras, "--max-cpu-loras", loras, "--max-lora-rank", str(self.rank)),
             *("--enable-prompt-tokens-details",),

@@ -52,11 +52,11 @@ def test_an_engine_that_is_not_installed_says_how_to(base: Base, blobs: FsBlobs,
 
 
 def test_a_program_that_ends_at_once_is_told_with_its_last_words(base: Base, blobs: FsBlobs, tmp_path: Path) -> None:
-    program = tmp_path / "bin" / "vllm"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho no room for $*; exit 3\n")
-    program.chmod(0o755)
-    with pytest.raises(UserError, match=r"vLLM did not start: .* status 3(.|\n)*no room for serve .*--enable-lora"):
+    (tmp_path / "bin").mkdir()
+    for name in ("vllm", "python"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\necho no room for $*; exit 3\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    with pytest.raises(UserError, match=r"vLLM did not start: .* status 3(.|\n)*no room for -m vllm.*--enable-lora"):
         answers(VllmEngine(environment=str(tmp_path)), base, blobs, [request("two?")])
 
 
