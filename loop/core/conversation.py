@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import groupby
 from typing import ClassVar, Literal
@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from loop.core.hop import Hop
-from loop.core.noun import Noun
+from loop.core.noun import Noun, digest_of
 from loop.core.pair import Message
 from loop.core.routing import Route
 
@@ -142,3 +142,67 @@ class Turned(Noun):
     reply: Reply
     routes: tuple[Route, ...] = ()
     hops: tuple[HopRecord, ...] = ()
+
+
+class Exchange(Noun):
+    """A delivered turn as it is kept: what it added to the timeline of the turn it follows.
+
+    ``history`` is the digest of every message that client and agent exchanged up to and with
+    this reply, by which a client that sends its whole history is recognised.
+    """
+
+    added: tuple[Entry, ...] = Field(min_length=1)
+    tools: bool | None = None
+    reply: Reply
+    routes: tuple[Route, ...] = ()
+    hops: tuple[HopRecord, ...] = ()
+    history: str
+
+
+class Summed(Noun):
+    """What was written of a turn after its reply."""
+
+    entries: tuple[Entry, ...]
+    hops: tuple[HopRecord, ...] = ()
+
+
+def exchange_of(before: Timeline, turned: Turned, said: Iterable[Message]) -> Exchange:
+    """The turn as it is kept; ``said`` is the whole visible history, the reply at its end.
+
+    Raises ValueError when the turn does not go on from that timeline.
+    """
+    entries, old = turned.timeline.entries, before.entries
+    if entries[: len(old)] != old:
+        raise ValueError("a turn may only append to its timeline")
+    return Exchange(
+        added=entries[len(old) :],
+        tools=turned.timeline.tools,
+        reply=turned.reply,
+        routes=turned.routes,
+        hops=turned.hops,
+        history=history_of(said),
+    )
+
+
+def history_of(said: Iterable[Message]) -> str:
+    """The digest of a visible history; memory and system messages count, for they change replies."""
+    return digest_of(["history", *([message.role, message.content] for message in said)])
+
+
+def joined(path: Sequence[tuple[Exchange, Summed | None]]) -> Timeline:
+    """The timeline along a branch, first turn first.
+
+    A late summary is left out where a later turn could not wait for it and wrote its own:
+    every view begins as it began before.
+    """
+    timeline = Timeline(tools=path[0][0].tools) if path else Timeline()
+    for place, (exchange, late) in enumerate(path):
+        timeline = timeline.then(*exchange.added)
+        if late is not None:
+            known = {_summed_part(entry) for later, _ in path[place + 1 :] for entry in later.added}
+            timeline = timeline.then(*(entry for entry in late.entries if _summed_part(entry) not in known))
+    return timeline
+
+
+def _summed_part(entry: Entry) -> tuple[int, int] | None:
+    return (entry.turn, entry.part) if entry.kind is EntryKind.SUMMARY else None

@@ -36,7 +36,8 @@ class Table(SQLModel):
     metadata = METADATA
 
 
-def _document(kind: type[Noun], nullable: bool = False) -> Column[Noun]:
+def document(kind: type[Noun], nullable: bool = False) -> Column[Noun]:
+    """The column that holds a row's noun."""
     return Column("document", NounColumn(kind), nullable=nullable)
 
 
@@ -60,7 +61,7 @@ class BaseRow(Table, table=True):
     weights_digest: str = Field(index=True)
     id: str
     at: str
-    document: Base = Field(sa_column=_document(Base))
+    document: Base = Field(sa_column=document(Base))
 
 
 class AdapterRow(Table, table=True):
@@ -75,7 +76,7 @@ class AdapterRow(Table, table=True):
     blob: str
     parent: str | None
     at: str
-    document: Adapter = Field(sa_column=_document(Adapter))
+    document: Adapter = Field(sa_column=document(Adapter))
 
 
 class HarnessRow(Table, table=True):
@@ -86,7 +87,7 @@ class HarnessRow(Table, table=True):
     digest: str = Field(primary_key=True)
     name: str
     at: str
-    document: Harness = Field(sa_column=_document(Harness))
+    document: Harness = Field(sa_column=document(Harness))
 
 
 class ContractRow(Table, table=True):
@@ -98,7 +99,7 @@ class ContractRow(Table, table=True):
     version: str | None
     folder_digest: str | None
     at: str
-    document: Contract | None = Field(default=None, sa_column=_document(Contract, nullable=True))
+    document: Contract | None = Field(default=None, sa_column=document(Contract, nullable=True))
 
 
 class GenerationRow(Table, table=True):
@@ -130,7 +131,7 @@ class GenerationRow(Table, table=True):
     score: float | None
     gain: float | None
     at: str
-    document: Generation = Field(sa_column=_document(Generation))
+    document: Generation = Field(sa_column=document(Generation))
 
 
 class GenerationAdapterRow(Table, table=True):
@@ -175,7 +176,7 @@ class AttemptRow(Table, table=True):
     generation: str | None
     started: str
     finished: str | None
-    document: Plan = Field(sa_column=_document(Plan))
+    document: Plan = Field(sa_column=document(Plan))
 
 
 class StepRow(Table, table=True):
@@ -200,7 +201,7 @@ class BudgetRow(Table, table=True):
     attempt: str = Field(primary_key=True, foreign_key="attempts.digest")
     stage: str = Field(primary_key=True)
     key: str = Field(primary_key=True)
-    document: Budget = Field(sa_column=_document(Budget))
+    document: Budget = Field(sa_column=document(Budget))
 
 
 def _of_step() -> ForeignKeyConstraint:
