@@ -166,11 +166,8 @@ class Summed(Noun):
     hops: tuple[HopRecord, ...] = ()
 
 
-def exchange_of(before: Timeline, turned: Turned, said: Iterable[Message]) -> Exchange:
-    """The turn as it is kept; ``said`` is the whole visible history, the reply at its end.
-
-    Raises ValueError when the turn does not go on from that timeline.
-    """
+def exchange_of(before: Timeline, turned: Turned, history: str) -> Exchange:
+    """The turn as it is kept, from the timeline it goes on from; ValueError where it does not."""
     entries, old = turned.timeline.entries, before.entries
     if entries[: len(old)] != old:
         raise ValueError("a turn may only append to its timeline")
@@ -180,13 +177,18 @@ def exchange_of(before: Timeline, turned: Turned, said: Iterable[Message]) -> Ex
         reply=turned.reply,
         routes=turned.routes,
         hops=turned.hops,
-        history=history_of(said),
+        history=history,
     )
 
 
-def history_of(said: Iterable[Message]) -> str:
-    """The digest of a visible history; memory and system messages count, for they change replies."""
-    return digest_of(["history", *([message.role, message.content] for message in said)])
+def history_of(said: Iterable[Message], since: str = "") -> str:
+    """The digest of a visible history, message by message, so that it goes on from an earlier one.
+
+    Memory and system messages count, for they change replies.
+    """
+    for message in said:
+        since = digest_of(["history", since, message.role, message.content])
+    return since
 
 
 def joined(path: Sequence[tuple[Exchange, Summed | None]]) -> Timeline:

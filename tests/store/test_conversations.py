@@ -46,7 +46,7 @@ def test_a_conversation_goes_on_after_the_process_is_gone(kept: SqlConversations
     for text in ("L1: find Ana", "L2: write f", "L1: call her"):
         turned, asks = played(turn(rules, before, say(text)), keyed)
         said += [Message(role="user", content=text), Message(role="assistant", content=turned.reply.text)]
-        last = kept.append("ana", last, exchange_of(before, turned, said))
+        last = kept.append("ana", last, exchange_of(before, turned, history_of(said)))
         # as another process would: the timeline from the database, the turn from the client's own history
         before = SqlConversations(kept.url).timeline("ana", last)
         assert before == turned.timeline
@@ -112,4 +112,4 @@ def test_a_turn_that_does_not_append_is_refused() -> None:
     before = Timeline(entries=(LATE,))
     turned, _ = played(turn(harness(), Timeline(), say("L1: a")), keyed)
     with pytest.raises(ValueError, match="only append"):
-        exchange_of(before, turned, ())
+        exchange_of(before, turned, "")

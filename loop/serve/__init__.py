@@ -1,0 +1,1 @@
+"""Serving people: one runtime, one engine, many conversations at once."""

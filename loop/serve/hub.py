@@ -1,0 +1,100 @@
+"""One engine for many callers: requests that arrive while others are answered join the running batch."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from itertools import count
+
+from loop.core.base import Base
+from loop.core.episode import Completion, Request
+from loop.core.errors import LoopError
+from loop.ports import Blobs, Engine
+
+Waiting = tuple[int, Request]
+
+
+class Busy(LoopError):
+    """So many requests wait that one more would wait too long; try again later."""
+
+
+class Hub:
+    """Answers requests on a thread of its own, continuously batched.
+
+    New requests join whenever one of the batch completes. At most ``most_waiting`` wait; one
+    whose future was cancelled is not begun, and its reply is dropped where it had been. An engine
+    that raises fails the requests it had, and the next begin afresh.
+    """
+
+    def __init__(self, engine: Engine, base: Base, blobs: Blobs, most_waiting: int = 256) -> None:
+        self._engine, self._base, self._blobs, self._most = engine, base, blobs, most_waiting
+        self._changed = threading.Condition()
+        self._waiting: deque[Waiting] = deque()
+        self._open: dict[int, Future[Completion]] = {}
+        self._keys = count()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="hub", daemon=True)
+        self._thread.start()
+
+    def ask(self, request: Request) -> Future[Completion]:
+        """The future reply; raises Busy when too many wait or the hub is closing."""
+        with self._changed:
+            if self._closing or len(self._waiting) >= self._most:
+                raise Busy("the server is closing" if self._closing else f"{len(self._waiting)} requests wait already")
+            key, reply = next(self._keys), Future[Completion]()
+            self._open[key] = reply
+            self._waiting.append((key, request))
+            self._changed.notify()
+        return reply
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have not been begun."""
+        return len(self._waiting)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Take nothing new, answer what was asked, and end; ``timeout`` in seconds."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closing)
+                if not self._waiting:
+                    return
+            batch = self._arrivals()
+            try:
+                self._engine.generate(self._base, self._blobs, batch, self._follow)
+                self._fail(LoopError("the engine returned without answering"))
+            except Exception as error:  # noqa: BLE001 - whatever broke, those who wait must hear of it
+                self._fail(error)
+
+    def _arrivals(self) -> list[Waiting]:
+        """Take what waits and was not cancelled meanwhile."""
+        with self._changed:
+            taken = list(self._waiting)
+            self._waiting.clear()
+        return [item for item in taken if self._begins(item[0])]
+
+    def _begins(self, key: int) -> bool:
+        if self._open[key].set_running_or_notify_cancel():
+            return True
+        del self._open[key]
+        return False
+
+    def _follow(self, key: int, completion: Completion) -> Sequence[Waiting]:
+        self._open.pop(key).set_result(completion)
+        return self._arrivals()
+
+    def _fail(self, error: Exception) -> None:
+        """End what was begun and not answered; what still waits is not touched."""
+        with self._changed:
+            kept = {key for key, _ in self._waiting}
+            begun = [key for key in self._open if key not in kept]
+        for key in begun:
+            self._open.pop(key).set_exception(error)

@@ -1,0 +1,230 @@
+"""Many conversations on one engine: none lost, doubled or crossed, whatever breaks meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from loop.core.base import Base
+from loop.core.conversation import EntryKind, Timeline
+from loop.core.episode import Completion, Request
+from loop.core.errors import UserError
+from loop.core.pair import Message, Pair
+from loop.ports import Blobs, EngineReport, Follow
+from loop.serve.hub import Busy, Hub
+from loop.serve.turns import Delivered, Turns, told
+from loop.store.blobs import FsBlobs
+from loop.store.conversations import SqlConversations
+from loop.store.database import dispose
+from loop.store.migrate import upgrade
+from tests import fakes
+from tests.mol.turns import harness
+
+SECRET = re.compile(r"secret-\d+")
+
+
+def answer(request: Request) -> str:
+    """As a router the word before the colon; as a specialist every secret and the count of users' words it sees."""
+    last = request.messages[-1].content
+    if request.choices:
+        return last.rpartition("Message: ")[2].partition(":")[0]
+    seen = sorted(set(SECRET.findall(" ".join(message.content for message in request.messages))))
+    return f"{' '.join(seen)} after {sum(message.role == 'user' for message in request.messages)}"
+
+
+class Simulated:
+    """An engine that answers in batches of random size; ``die`` makes its next calls raise midway."""
+
+    def __init__(self) -> None:
+        self.die = 0
+        self.largest = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def generate(
+        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
+    ) -> EngineReport:
+        draw, live = Random(len(requests)), list(requests)
+        while live:
+            self.gate.wait(10)
+            self.largest = max(self.largest, len(live))
+            if self.die and len(live) > 1:
+                self.die -= 1
+                raise ConnectionError("the engine was killed")
+            time.sleep(0.001)
+            key, request = live.pop(draw.randrange(len(live)))
+            reply = Completion(text=answer(request), prompt_ids=(1,), token_ids=(2,), logprobs=(0.0,), finish="stop")
+            live.extend(follow(key, reply))
+        return EngineReport()
+
+
+@pytest.fixture
+def engine() -> Simulated:
+    return Simulated()
+
+
+@pytest.fixture
+def made(engine: Simulated, tmp_path: Path) -> Iterator[Turns]:
+    url = f"sqlite:///{tmp_path / 'loop.db'}"
+    upgrade(url)
+    pair = Pair(base=fakes.BASE, adapters=(), harness=harness())
+    hub = Hub(engine, pair.base, FsBlobs(url="memory://turns"))
+    yield Turns(pair, hub, SqlConversations(url))
+    engine.gate.set()
+    hub.close(10)
+    dispose(url)
+
+
+def user(text: str) -> Message:
+    return Message(role="user", content=text)
+
+
+def test_a_plain_client_is_recognised_by_the_history_it_sends(made: Turns) -> None:
+    async def talk() -> Timeline:
+        said = [user("L1: secret-1")]
+        first = await made.deliver("ana", said)
+        said += [Message(role="assistant", content=first.exchange.reply.text), user("L2: go on")]
+        second = await made.deliver("ana", said)
+        await made.settle()
+        return made.kept.timeline("ana", second.id)
+
+    timeline = asyncio.run(talk())
+    assert [(e.turn, e.kind.value, e.label) for e in timeline.entries if e.kind is not EntryKind.SUMMARY] == [
+        (1, "user", ""),
+        (1, "reply", "L1"),
+        (2, "user", ""),
+        (2, "reply", "L2"),
+    ]
+
+
+def test_a_history_that_nobody_here_has_played_is_taken_over_once(made: Turns) -> None:
+    said = [user("hello"), Message(role="assistant", content="Hi, Ana."), user("L2: secret-7 now")]
+
+    async def talk() -> Timeline:
+        first = await made.deliver("ana", said)
+        again = [*said, Message(role="assistant", content=first.exchange.reply.text), user("L2: and then")]
+        second = await made.deliver("ana", again)
+        assert second.exchange.reply.text == "secret-7 after 3"
+        return made.kept.timeline("ana", second.id)
+
+    timeline = asyncio.run(talk())
+    assert [(e.turn, e.label) for e in timeline.entries if e.kind is EntryKind.REPLY] == [
+        (1, "L0"),
+        (2, "L2"),
+        (3, "L2"),
+    ]
+
+
+def test_the_same_history_of_another_owner_is_another_conversation(made: Turns) -> None:
+    async def talk() -> None:
+        first = await made.deliver("ana", [user("L1: secret-1")])
+        with pytest.raises(LookupError):
+            await made.deliver("bob", [user("L1: go on")], after=first.id)
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize(
+    ("said", "pin"), [([], ""), ([Message(role="assistant", content="hi")], ""), ([user("hi")], "L9")]
+)
+def test_what_cannot_be_answered_is_refused_before_anything_is_asked(
+    made: Turns, said: list[Message], pin: str
+) -> None:
+    with pytest.raises(UserError):
+        asyncio.run(made.deliver("ana", said, pin=pin))
+
+
+def test_a_client_that_goes_away_leaves_no_turn(made: Turns, engine: Simulated) -> None:
+    async def talk() -> None:
+        first = await made.deliver("ana", [user("L1: secret-1")])
+        await made.settle()
+        engine.gate.clear()
+        gone = asyncio.create_task(made.deliver("ana", [user("L1: two")], after=first.id))
+        await asyncio.sleep(0.05)
+        gone.cancel()
+        engine.gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        again = await made.deliver("ana", [user("L1: two")], after=first.id)
+        assert again.exchange.reply.text == "secret-1 after 2"
+
+    asyncio.run(talk())
+
+
+def test_too_many_waiting_requests_are_refused(engine: Simulated) -> None:
+    hub = Hub(engine, fakes.BASE, FsBlobs(url="memory://busy"), most_waiting=2)
+    request = Request(messages=(user("L1: x"),), adapter=None, sampling=harness().prompt("L1").sampling, seed=1)
+    engine.gate.clear()
+    begun = hub.ask(request)
+    while not begun.running():
+        time.sleep(0.001)
+    waiting = [hub.ask(request), hub.ask(request)]
+    with pytest.raises(Busy, match="2 requests wait"):
+        hub.ask(request)
+    engine.gate.set()
+    assert [reply.result(5).text for reply in (begun, *waiting)] == [" after 1"] * 3
+    hub.close(5)
+    with pytest.raises(Busy, match="closing"):
+        hub.ask(request)
+
+
+class Crowd:
+    """Clients that ask again when the engine died or they hung up; every tenth try hangs up at once."""
+
+    def __init__(self, turns: Turns, engine: Simulated, deaths: Sequence[int]) -> None:
+        self.turns, self.engine, self.deaths = turns, engine, list(deaths)
+        self.tries = 0
+
+    async def converse(self, number: int, length: int) -> None:
+        last, secret = None, f"secret-{number}"
+        for place in range(1, length + 1):
+            said = [user(f"L{(number + place) % 3}: {secret} request {place}")]
+            delivered = None
+            while delivered is None:
+                delivered = await self._try(said, last)
+            assert delivered.exchange.reply.text == f"{secret} after {place}"
+            last = delivered.id
+        timeline = self.turns.kept.timeline("ana", last or "")
+        users = [entry.content for entry in timeline.entries if entry.kind is EntryKind.USER]
+        assert [int(text.split()[-1]) for text in users] == list(range(1, length + 1))
+        assert {found for entry in timeline.entries for found in SECRET.findall(entry.content)} == {secret}
+
+    async def _try(self, said: Sequence[Message], last: str | None) -> Delivered | None:
+        self.tries += 1
+        if self.deaths and self.tries >= self.deaths[0]:
+            del self.deaths[0]
+            self.engine.die += 1
+        task = asyncio.create_task(self.turns.deliver("ana", said, after=last))
+        if self.tries % 10 == 0:
+            await asyncio.sleep(0.003)
+            task.cancel()
+        try:
+            return await task
+        except (ConnectionError, asyncio.CancelledError):
+            return None
+
+
+def test_no_turn_is_lost_doubled_or_crossed(made: Turns, engine: Simulated) -> None:
+    """48 conversations of five turns; the engine dies twice and clients leave in every tenth try."""
+    crowd = Crowd(made, engine, deaths=(60, 140))
+
+    async def everybody() -> None:
+        await asyncio.gather(*(crowd.converse(number, 5) for number in range(48)))
+        await made.settle()
+
+    asyncio.run(everybody())
+    assert not crowd.deaths and engine.die == 0
+    assert crowd.tries > 48 * 5 and engine.largest > 8
+
+
+def test_an_unknown_history_has_one_turn_for_each_exchange() -> None:
+    roles = ["system", "user", "assistant", "tool", "assistant", "user", "user", "assistant"]
+    said = [Message.model_validate({"role": role, "content": role}) for role in roles]
+    assert [entry.turn for entry in told(Timeline(), said, "L0").entries] == [1, 1, 1, 1, 1, 2, 2, 2]
