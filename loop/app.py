@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from loop.gains.power import Detectable
     from loop.judges.llm import LlmJudge
     from loop.pipeline.rescore import Bench
+    from loop.serve.turns import Turns
     from loop.store.sql import SqlStore
 
 
@@ -323,6 +324,20 @@ def install_engine(settings: Settings, name: str, build: Build) -> tuple[Path, s
 
     folder = settings.home.absolute() / "engines" / name
     return folder, install_vllm(folder, build)
+
+
+@contextmanager
+def open_turns(settings: Settings, store: SqlStore, pair: Pair) -> Iterator[Turns]:
+    """People's turns on one pair, on the engine of these settings; what was begun is answered at the end."""
+    from loop.serve.hub import Hub
+    from loop.serve.turns import Turns
+    from loop.store.conversations import SqlConversations
+
+    hub = Hub(plugins.engine(settings.engine), pair.base, store.blobs)
+    try:
+        yield Turns(pair, hub, SqlConversations(settings.database), settings.seed)
+    finally:
+        hub.close()
 
 
 def first_pair(settings: Settings, loop: Loop) -> Pair:

@@ -11,6 +11,7 @@ from loop import __version__
 from loop.cli import (
     adapters,
     base,
+    chat,
     contract,
     database,
     doctor,
@@ -57,6 +58,7 @@ app.command("rescore")(rescore.rescore)
 app.command("manifest")(manifest.manifest)
 app.command("replay")(manifest.replay)
 app.command("noise")(manifest.noise)
+app.command("chat")(chat.chat)
 app.add_typer(engine.app, name="engine")
 app.command("rollback")(policy.rollback)
 app.add_typer(figures.app, name="figures")

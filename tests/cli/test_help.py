@@ -33,6 +33,7 @@ def test_every_command_has_help_that_fits_80_columns() -> None:
             "manifest",
             "replay",
             "noise",
+            "chat",
         )
         + (
             "rollback",

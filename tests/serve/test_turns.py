@@ -3,87 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from random import Random
+from collections.abc import Sequence
 
 import pytest
 
-from loop.core.base import Base
 from loop.core.conversation import EntryKind, Timeline
-from loop.core.episode import Completion, Request
+from loop.core.episode import Request
 from loop.core.errors import UserError
-from loop.core.pair import Message, Pair
-from loop.ports import Blobs, EngineReport, Follow
+from loop.core.pair import Message
 from loop.serve.hub import Busy, Hub
 from loop.serve.turns import Delivered, Turns, told
 from loop.store.blobs import FsBlobs
-from loop.store.conversations import SqlConversations
-from loop.store.database import dispose
-from loop.store.migrate import upgrade
 from tests import fakes
 from tests.mol.turns import harness
+from tests.serve.simulated import SECRET, Simulated, engine, made, user
 
-SECRET = re.compile(r"secret-\d+")
-
-
-def answer(request: Request) -> str:
-    """As a router the word before the colon; as a specialist every secret and the count of users' words it sees."""
-    last = request.messages[-1].content
-    if request.choices:
-        return last.rpartition("Message: ")[2].partition(":")[0]
-    seen = sorted(set(SECRET.findall(" ".join(message.content for message in request.messages))))
-    return f"{' '.join(seen)} after {sum(message.role == 'user' for message in request.messages)}"
-
-
-class Simulated:
-    """An engine that answers in batches of random size; ``die`` makes its next calls raise midway."""
-
-    def __init__(self) -> None:
-        self.die = 0
-        self.largest = 0
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def generate(
-        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
-    ) -> EngineReport:
-        draw, live = Random(len(requests)), list(requests)
-        while live:
-            self.gate.wait(10)
-            self.largest = max(self.largest, len(live))
-            if self.die and len(live) > 1:
-                self.die -= 1
-                raise ConnectionError("the engine was killed")
-            time.sleep(0.001)
-            key, request = live.pop(draw.randrange(len(live)))
-            reply = Completion(text=answer(request), prompt_ids=(1,), token_ids=(2,), logprobs=(0.0,), finish="stop")
-            live.extend(follow(key, reply))
-        return EngineReport()
-
-
-@pytest.fixture
-def engine() -> Simulated:
-    return Simulated()
-
-
-@pytest.fixture
-def made(engine: Simulated, tmp_path: Path) -> Iterator[Turns]:
-    url = f"sqlite:///{tmp_path / 'loop.db'}"
-    upgrade(url)
-    pair = Pair(base=fakes.BASE, adapters=(), harness=harness())
-    hub = Hub(engine, pair.base, FsBlobs(url="memory://turns"))
-    yield Turns(pair, hub, SqlConversations(url))
-    engine.gate.set()
-    hub.close(10)
-    dispose(url)
-
-
-def user(text: str) -> Message:
-    return Message(role="user", content=text)
+__all__ = ["engine", "made"]
 
 
 def test_a_plain_client_is_recognised_by_the_history_it_sends(made: Turns) -> None:
