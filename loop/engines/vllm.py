@@ -81,6 +81,7 @@ class VllmEngine(Noun):
                 _servers[key] = url
         return OpenAIEngine(
             endpoint=Endpoint(url=f"{_servers[key]}/v1", model=NAME),
+            structured="vllm",
             processed_logprobs=True,
             most_adapters=self.most_adapters,
             in_flight=self.in_flight,
