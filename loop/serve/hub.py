@@ -69,7 +69,9 @@ class Hub:
                     return
             batch = self._arrivals()
             try:
-                self._engine.generate(self._base, self._blobs, batch, self._follow)
+                report = self._engine.generate(self._base, self._blobs, batch, self._follow)
+                for key, failure in report.failures.items():
+                    self._open.pop(key).set_exception(LoopError(failure.message))
                 self._fail(LoopError("the engine returned without answering"))
             except Exception as error:  # noqa: BLE001 - whatever broke, those who wait must hear of it
                 self._fail(error)

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from loop.core.base import Base
-from loop.core.episode import Completion, Request
+from loop.core.episode import Completion, Failure, Request
 from loop.core.pair import Message, Pair
 from loop.ports import Blobs, EngineReport, Follow
 from loop.serve.hub import Hub
@@ -49,6 +49,7 @@ class Simulated:
         self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
     ) -> EngineReport:
         draw, live = Random(len(requests)), list(requests)
+        failures: dict[int, Failure] = {}
         while live:
             self.gate.wait(10)
             self.largest = max(self.largest, len(live))
@@ -57,9 +58,12 @@ class Simulated:
                 raise ConnectionError("the engine was killed")
             time.sleep(0.001)
             key, request = live.pop(draw.randrange(len(live)))
+            if "unanswerable" in request.messages[-1].content:
+                failures[key] = Failure(boundary="engine", message="the prompt is refused")
+                continue
             reply = Completion(text=answer(request), prompt_ids=(1,), token_ids=(2,), logprobs=(0.0,), finish="stop")
             live.extend(follow(key, reply))
-        return EngineReport()
+        return EngineReport(failures=failures)
 
 
 def user(text: str) -> Message:

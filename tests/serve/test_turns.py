@@ -10,7 +10,7 @@ import pytest
 
 from loop.core.conversation import EntryKind, Timeline
 from loop.core.episode import Request
-from loop.core.errors import UserError
+from loop.core.errors import LoopError, UserError
 from loop.core.pair import Message
 from loop.serve.hub import Busy, Hub
 from loop.serve.turns import Delivered, Turns, told
@@ -92,6 +92,17 @@ def test_a_client_that_goes_away_leaves_no_turn(made: Turns, engine: Simulated) 
         assert again.exchange.reply.text == "secret-1 after 2"
 
     asyncio.run(talk())
+
+
+def test_a_request_that_the_engine_refuses_fails_its_own_turn_alone(made: Turns) -> None:
+    async def talk() -> list[object]:
+        said = [[user("L1: secret-1")], [user("L1: unanswerable")], [user("L2: secret-2")]]
+        return await asyncio.gather(*(made.deliver("ana", one) for one in said), return_exceptions=True)
+
+    first, refused, last = asyncio.run(talk())
+    assert isinstance(refused, LoopError) and str(refused) == "the prompt is refused"
+    assert isinstance(first, Delivered) and first.exchange.reply.text == "secret-1 after 1"
+    assert isinstance(last, Delivered) and last.exchange.reply.text == "secret-2 after 1"
 
 
 def test_too_many_waiting_requests_are_refused(engine: Simulated) -> None:
