@@ -121,7 +121,6 @@ class HopRecord(Noun):
 
     hop: Hop
     label: str
-    adapter: str | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0

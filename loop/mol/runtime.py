@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 from loop.core.conversation import Entry, EntryKind, HopRecord, Made, Part, Reply, Say, Timeline, Turned
@@ -49,8 +49,10 @@ def sum_up(harness: Harness, timeline: Timeline) -> Generator[Ask, Completion, T
     return play.turned()
 
 
-def conversation(harness: Harness, rollout: Rollout) -> Generator[Ask, Completion, Outcome]:
-    """A whole rollout of an environment, turn after turn; returns its outcome."""
+def conversation(
+    harness: Harness, rollout: Rollout, heard: Callable[[Say], None] = lambda say: None
+) -> Generator[Ask, Completion, Outcome]:
+    """A whole rollout of an environment, turn after turn; ``heard`` is told what is said. Returns its outcome."""
     timeline, reply = Timeline(), None
     while True:
         try:
@@ -58,6 +60,7 @@ def conversation(harness: Harness, rollout: Rollout) -> Generator[Ask, Completio
         except StopIteration as end:
             outcome: Outcome = end.value
             return outcome
+        heard(say)
         turned = yield from turn(harness, timeline, say)
         timeline, reply = turned.timeline, turned.reply
 

@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from loop.core.contract import Contract
+from loop.core.conversation import Say
 from loop.core.episode import (
     Ask,
     Completion,
@@ -28,7 +29,7 @@ from loop.core.episode import (
 from loop.core.noun import digest_of, seed_from
 from loop.core.pair import Pair, Sampling
 from loop.mol.runtime import conversation
-from loop.ports import Blobs, Engine, Environment, Rollout
+from loop.ports import Blobs, Engine, Environment
 
 
 @dataclass(frozen=True)
@@ -113,21 +114,13 @@ def _live(job: PlayJob, task: Task, pair: Pair, sample: int) -> Live:
     environment = next(e for e in job.environments if e.name == task.environment)
     seed = episode_seed(job.seed, task, sample)
     turns: list[Turn] = []
-    rollout = _heard(environment.rollout(task, pair.harness, job.contract), turns)
-    return Live(task, pair, sample, seed, conversation(pair.harness, rollout), turns)
 
-
-def _heard(rollout: Rollout, turns: list[Turn]) -> Rollout:
-    """The rollout, with all it says kept; the harness's own prompt is not repeated in episodes."""
-    reply = None
-    while True:
-        try:
-            say = next(rollout) if reply is None else rollout.send(reply)
-        except StopIteration as end:
-            outcome: Outcome = end.value
-            return outcome
+    def heard(say: Say) -> None:
+        """Keep what was said; the harness's own prompt is not repeated in episodes."""
         turns.extend(Turn(role=message.role, content=message.content) for message in say.messages)
-        reply = yield say
+
+    rollout = environment.rollout(task, pair.harness, job.contract)
+    return Live(task, pair, sample, seed, conversation(pair.harness, rollout, heard), turns)
 
 
 def _step(job: PlayJob, live: Live, completion: Completion | None) -> Request | None:

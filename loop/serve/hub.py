@@ -49,11 +49,6 @@ class Hub:
             self._changed.notify()
         return reply
 
-    @property
-    def waiting(self) -> int:
-        """Requests that have not been begun."""
-        return len(self._waiting)
-
     def close(self, timeout: float | None = None) -> None:
         """Take nothing new, answer what was asked, and end; ``timeout`` in seconds."""
         with self._changed:
