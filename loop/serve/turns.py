@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -53,13 +53,20 @@ class Turns:
     behind: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def deliver(
-        self, owner: str, said: Sequence[Message], *, after: str | None = None, pin: str = ""
+        self,
+        owner: str,
+        said: Sequence[Message],
+        *,
+        after: str | None = None,
+        pin: str = "",
+        heard: Callable[[str], None] = lambda piece: None,
     ) -> Delivered:
         """Answer what was said and commit the turn.
 
         ``said`` is what is new after the turn ``after``; without it, the whole visible history as
         a plain client sends it, whose earlier turns are recognised by their digest. ``pin`` names
-        the specialist. Raises UserError for messages that end in no question and for an
+        the specialist. ``heard`` is told the reply, piece by piece, before the turn is committed.
+        Raises UserError for messages that end in no question and for an
         unregistered pin, LookupError for a turn that is not the owner's, Busy.
         """
         if not said or said[-1].role not in ("user", "tool"):
@@ -72,6 +79,7 @@ class Turns:
         last = max((place for place, message in enumerate(said, start=1) if message.role == "assistant"), default=0)
         before = told(known, said[:last], self.pair.harness.routing.fallback)
         turned = await self._play(turn(self.pair.harness, before, Say(messages=tuple(said[last:]), label=pin)))
+        heard(turned.reply.text)
         reply = Message(role="assistant", content=turned.reply.text)
         exchange = exchange_of(known, turned, history_of((*said, reply), since))
         name = await asyncio.to_thread(self.kept.append, owner, after, exchange)
