@@ -11,6 +11,7 @@ from loop.core.noun import Noun
 WIDTH, HEIGHT = 640, 240
 LEFT, RIGHT, TOP, BOTTOM = 48, 16, 14, 34
 TICKS = 5
+MOST_NUMBERS = 16  # more generation numbers than this would touch each other on a phone
 
 
 class Mark(Noun):
@@ -80,12 +81,14 @@ def chart(title: str, marks: Sequence[Mark], *, signed: bool = False) -> Chart |
         for mark in marks
     )
     standing = [dot for dot in dots if not dot.rejected]
+    numbers = sorted({int(mark.at) for mark in marks})
+    shown = numbers[:: math.ceil(len(numbers) / MOST_NUMBERS)]
     return Chart(
         title=title,
         dots=dots,
         line=" ".join(f"{dot.x},{dot.y}" for dot in standing) if len(standing) > 1 else "",
         y_ticks=tuple((f"{tick:{sign}g}", y(tick)) for tick in ticks),
-        x_ticks=tuple({str(int(mark.at)): x(int(mark.at)) for mark in marks}.items()),
+        x_ticks=tuple((str(number), x(number)) for number in shown),
         zero=y(0.0) if signed else None,
     )
 

@@ -107,6 +107,24 @@ def test_axe_finds_no_serious_fault(browser: Browser, file: Path, width: int, sc
     assert overflow <= 0  # wide tables scroll in their own box, not the page
 
 
+OVERLAPS = """
+() => [...document.querySelectorAll("svg")].flatMap(svg => {
+  const boxes = [...svg.querySelectorAll("text")].map(text => [text.textContent, text.getBoundingClientRect()]);
+  return boxes.flatMap(([one, a], place) => boxes.slice(place + 1).filter(([, b]) =>
+    a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom).map(([two]) => `${one} on ${two}`));
+})
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_no_word_of_a_plot_lies_on_another(browser: Browser, file: Path, width: int) -> None:
+    tab = browser.new_page(viewport={"width": width, "height": 900})
+    tab.goto(f"file://{file}")
+    found = tab.evaluate(OVERLAPS)
+    tab.close()
+    assert found == []
+
+
 def test_twenty_generations_and_their_arms_stay_a_small_page(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert len(text.encode()) < LARGEST_BYTES
