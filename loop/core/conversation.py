@@ -115,12 +115,16 @@ class Timeline(Noun):
 
 
 class HopRecord(Noun):
-    """The ledger's line for one generation: who, what for, tokens, and seconds until it was there."""
+    """The ledger's line for one generation: who, what for, tokens, and seconds until it was there.
+
+    ``adapter`` is the digest of the revision that answered, where serving wrote it down.
+    """
 
     undigested: ClassVar[frozenset[str]] = frozenset({"seconds"})
 
     hop: Hop
     label: str
+    adapter: str = ""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0

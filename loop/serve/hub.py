@@ -11,7 +11,8 @@ from itertools import count
 from loop.core.base import Base
 from loop.core.episode import Completion, Request
 from loop.core.errors import LoopError
-from loop.ports import Blobs, Engine
+from loop.core.pair import Adapter
+from loop.ports import Attestation, Blobs, Engine
 
 Waiting = tuple[int, Request]
 
@@ -29,10 +30,11 @@ class Hub:
     """
 
     def __init__(self, engine: Engine, base: Base, blobs: Blobs, most_waiting: int = 256) -> None:
-        self._engine, self._base, self._blobs, self._most = engine, base, blobs, most_waiting
+        self._engine, self.base, self._blobs, self._most = engine, base, blobs, most_waiting
         self._changed = threading.Condition()
         self._waiting: deque[Waiting] = deque()
         self._open: dict[int, Future[Completion]] = {}
+        self._unattested: deque[tuple[Adapter, Future[Attestation]]] = deque()
         self._keys = count()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="hub", daemon=True)
@@ -49,6 +51,16 @@ class Hub:
             self._changed.notify()
         return reply
 
+    def attest(self, adapter: Adapter) -> Future[Attestation]:
+        """Load and check an adapter while nobody is answered: what was begun ends first, what waits begins after."""
+        reply = Future[Attestation]()
+        with self._changed:
+            if self._closing:
+                raise Busy("the server is closing")
+            self._unattested.append((adapter, reply))
+            self._changed.notify()
+        return reply
+
     def close(self, timeout: float | None = None) -> None:
         """Take nothing new, answer what was asked, and end; ``timeout`` in seconds."""
         with self._changed:
@@ -59,12 +71,16 @@ class Hub:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closing)
-                if not self._waiting:
+                self._changed.wait_for(lambda: self._waiting or self._unattested or self._closing)
+                if not self._waiting and not self._unattested:
                     return
+            while self._unattested:
+                self._attest(*self._unattested.popleft())
             batch = self._arrivals()
+            if not batch:
+                continue
             try:
-                report = self._engine.generate(self._base, self._blobs, batch, self._follow)
+                report = self._engine.generate(self.base, self._blobs, batch, self._follow)
                 for key, failure in report.failures.items():
                     self._open.pop(key).set_exception(LoopError(failure.message))
                 self._fail(LoopError("the engine returned without answering"))
@@ -86,7 +102,15 @@ class Hub:
 
     def _follow(self, key: int, completion: Completion) -> Sequence[Waiting]:
         self._open.pop(key).set_result(completion)
-        return self._arrivals()
+        return () if self._unattested else self._arrivals()
+
+    def _attest(self, adapter: Adapter, reply: Future[Attestation]) -> None:
+        if not reply.set_running_or_notify_cancel():
+            return
+        try:
+            reply.set_result(self._engine.attest(self.base, self._blobs, adapter))
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller
+            reply.set_exception(error)
 
     def _fail(self, error: Exception) -> None:
         """End what was begun and not answered; what still waits is not touched."""

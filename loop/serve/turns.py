@@ -11,6 +11,7 @@ from loop.core.conversation import (
     Entry,
     EntryKind,
     Exchange,
+    HopRecord,
     Say,
     Summed,
     Timeline,
@@ -40,7 +41,7 @@ class Delivered:
 
 @dataclass(eq=False)
 class Turns:
-    """Plays turns of one pair.
+    """Plays turns of one pair; a turn is played whole by the pair it began with, though another is set meanwhile.
 
     ``deliver`` may be cancelled at any moment: nothing is committed, or (in the last instant) a
     branch that no client goes on from. ``behind`` are the summaries still being written.
@@ -71,19 +72,21 @@ class Turns:
         """
         if not said or said[-1].role not in ("user", "tool"):
             raise UserError("the last message must be a user's or a tool's: there is nothing to answer")
+        pair = self.pair
         if pin:
-            settled(self.pair.harness, pin, RouteHow.PINNED)
+            settled(pair.harness, pin, RouteHow.PINNED)
         if after is None:
             after, said = await asyncio.to_thread(self._recognised, owner, said)
         known, since = await asyncio.to_thread(self._known, owner, after)
         last = max((place for place, message in enumerate(said, start=1) if message.role == "assistant"), default=0)
-        before = told(known, said[:last], self.pair.harness.routing.fallback)
-        turned = await self._play(turn(self.pair.harness, before, Say(messages=tuple(said[last:]), label=pin)))
+        before = told(known, said[:last], pair.harness.routing.fallback)
+        turned = await self._play(pair, turn(pair.harness, before, Say(messages=tuple(said[last:]), label=pin)))
         heard(turned.reply.text)
         reply = Message(role="assistant", content=turned.reply.text)
         exchange = exchange_of(known, turned, history_of((*said, reply), since))
+        exchange = exchange.revise(hops=_signed(pair, exchange.hops))
         name = await asyncio.to_thread(self.kept.append, owner, after, exchange)
-        task = asyncio.create_task(self._sum_up(owner, name))
+        task = asyncio.create_task(self._sum_up(pair, owner, name))
         self.behind.add(task)
         task.add_done_callback(self.behind.discard)
         return Delivered(name, exchange)
@@ -108,15 +111,15 @@ class Turns:
             return Timeline(), ""
         return self.kept.timeline(owner, after), self.kept.exchange(owner, after).history
 
-    async def _sum_up(self, owner: str, name: str) -> None:
+    async def _sum_up(self, pair: Pair, owner: str, name: str) -> None:
         timeline = await asyncio.to_thread(self.kept.timeline, owner, name)
-        turned = await self._play(sum_up(self.pair.harness, timeline))
+        turned = await self._play(pair, sum_up(pair.harness, timeline))
         fresh = turned.timeline.entries[len(timeline.entries) :]
         if fresh:
-            summed = Summed(entries=fresh, hops=turned.hops)
+            summed = Summed(entries=fresh, hops=_signed(pair, turned.hops))
             await asyncio.to_thread(self.kept.sum_up, owner, name, summed)
 
-    async def _play(self, asking: Generator[Ask, Completion, Result]) -> Result:
+    async def _play(self, pair: Pair, asking: Generator[Ask, Completion, Result]) -> Result:
         completion = None
         while True:
             try:
@@ -124,16 +127,22 @@ class Turns:
             except StopIteration as end:
                 result: Result = end.value
                 return result
-            completion = await asyncio.wrap_future(self.hub.ask(self._request(ask)))
+            completion = await asyncio.wrap_future(self.hub.ask(self._request(pair, ask)))
 
-    def _request(self, ask: Ask) -> Request:
+    def _request(self, pair: Pair, ask: Ask) -> Request:
         return Request(
             messages=ask.messages,
-            adapter=self.pair.adapter(ask.label),
+            adapter=pair.adapter(ask.label),
             sampling=ask.sampling,
             seed=seed_from("serve", self.seed, *((message.role, message.content) for message in ask.messages)),
             choices=ask.choices,
         )
+
+
+def _signed(pair: Pair, hops: Sequence[HopRecord]) -> tuple[HopRecord, ...]:
+    """The ledger with the revision that answered each line; the base alone has none."""
+    revisions = {adapter.label: adapter.digest for adapter in pair.adapters}
+    return tuple(hop.revise(adapter=revisions.get(hop.label, "")) for hop in hops)
 
 
 def told(timeline: Timeline, said: Sequence[Message], label: str) -> Timeline:
