@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,7 +140,8 @@ def compare(engine: TransformersEngine, base: Base, blobs: FsBlobs, adapter: Ada
     if adapter is not None:
         model = PeftModel.from_pretrained(model, str(blobs.get_tree(adapter.blob))).eval()
     # Nothing ends a reply here, so that lengths are equal (generate is told by min_new_tokens).
-    load_base(base, blobs, dtype).ends = frozenset()
+    loaded = load_base(base, blobs, dtype)
+    loaded.tokens = replace(loaded.tokens, ends=frozenset())
     asked = requests(adapter, options.tokens)
     prompts = [engine.render(base, blobs, conversation(task)) for task in TASKS]
     hello = Request(
@@ -154,7 +156,7 @@ def compare(engine: TransformersEngine, base: Base, blobs: FsBlobs, adapter: Ada
     }
     for _ in range(options.repeats):
         for name, call in calls.items():
-            load_base(base, blobs, dtype).served.prefixes.clear()
+            loaded.served.prefixes.clear()
             runs[name].append(call())
     name = f"{engine.dtype}, {'adapter' if adapter else 'base'}"
     return Timing(name, statistics.median(runs["generate"]), statistics.median(runs["engine"]))
