@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from loop.judges.llm import LlmJudge
     from loop.pipeline.rescore import Bench
     from loop.serve.turns import Turns
+    from loop.store.access import SqlAccess
     from loop.store.sql import SqlStore
 
 
@@ -54,6 +55,14 @@ def open_store(settings: Settings) -> SqlStore:
     settings.home.mkdir(parents=True, exist_ok=True)
     upgrade(settings.database)
     return SqlStore(settings.database, open_blobs(settings))
+
+
+def open_access(settings: Settings) -> SqlAccess:
+    """The keys of these settings' store, brought to the newest schema as ``open_store`` does."""
+    from loop.store.access import SqlAccess
+
+    open_store(settings)
+    return SqlAccess(settings.database)
 
 
 def open_contract(settings: Settings) -> Contract:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from alembic import context
 from sqlalchemy import Connection
 
-from loop.store.conversation_tables import METADATA
+from loop.store.access_tables import METADATA
 from loop.store.migrate import locked
 
 DEFAULT_URL = "sqlite:///.macaron/loop.db"

@@ -22,6 +22,7 @@ from loop.cli import (
     harness,
     holdout,
     judge,
+    keys,
     lineage,
     manifest,
     mlflow,
@@ -59,6 +60,7 @@ app.command("manifest")(manifest.manifest)
 app.command("replay")(manifest.replay)
 app.command("noise")(manifest.noise)
 app.command("chat")(chat.chat)
+app.add_typer(keys.app, name="keys")
 app.add_typer(engine.app, name="engine")
 app.command("rollback")(policy.rollback)
 app.add_typer(figures.app, name="figures")

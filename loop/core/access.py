@@ -35,6 +35,20 @@ class Grant(Noun):
     quota: Quota = Quota()
 
 
+class Key(Noun):
+    """A key as its owner may see it: when it was made, ends and was last used, and the day's tokens (UTC).
+
+    The secret is no part of it: it is shown once, when the key is made. Times are ISO 8601 in UTC.
+    """
+
+    grant: Grant
+    created: str
+    expires: str | None = None
+    revoked: str | None = None
+    used: str | None = None
+    tokens_today: int = 0
+
+
 class Exhausted(LoopError):
     """A quota or rate limit is spent; ``retry_after`` says in how many seconds to try again."""
 

@@ -1,4 +1,4 @@
-"""The tables of conversations; ``METADATA`` here knows every table of the store."""
+"""The tables of conversations."""
 
 from __future__ import annotations
 

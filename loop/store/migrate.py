@@ -17,7 +17,7 @@ from sqlalchemy import Connection, text
 
 import loop
 from loop.core.errors import UserError
-from loop.store.conversation_tables import METADATA
+from loop.store.access_tables import METADATA
 from loop.store.database import engine_for, explained, shown, sqlite_path
 
 # Any fixed number: it names our advisory lock among those of a PostgreSQL server.

@@ -13,9 +13,9 @@ from loop.core.gate import Standing
 from loop.core.manifest import Surroundings
 from loop.core.stage import Stage
 from loop.store import lease
+from loop.store.access_tables import METADATA
 from loop.store.database import reading
 from loop.store.tables import (
-    METADATA,
     AdapterRow,
     AttemptRow,
     AttemptState,

@@ -47,7 +47,7 @@ def test_every_command_has_help_that_fits_80_columns() -> None:
             "harness",
             "adapters",
         )
-        + ("routing", "base", "db", "mlflow", "doctor")
+        + ("routing", "keys", "keys create", "keys list", "base", "db", "mlflow", "doctor")
     )
     for group in groups:
         done = subprocess.run([command, *group.split(), "--help"], capture_output=True, text=True, check=True)
