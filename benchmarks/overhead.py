@@ -33,7 +33,7 @@ from loop.core.training_set import TrainingJob, TrainingProfile, TrainingSet
 from loop.engines import weights
 from loop.engines.transformers import TransformersEngine
 from loop.pipeline.generation import plant, run_generation
-from loop.ports import Attestation, Blobs, EngineReport, Follow, Trained
+from loop.ports import Attestation, Blobs, EngineReport, Follow, Hear, Trained
 from loop.settings import load_settings
 from loop.trainers.lora import LoraTrainer
 
@@ -46,7 +46,12 @@ class TimedEngine(Noun):
     inner: TransformersEngine
 
     def generate(
-        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
+        self,
+        base: Base,
+        blobs: Blobs,
+        requests: Sequence[tuple[int, Request]],
+        follow: Follow,
+        hear: Hear | None = None,
     ) -> EngineReport:
         """Answer every request, with the clock running."""
 
@@ -57,7 +62,7 @@ class TimedEngine(Noun):
             return result
 
         with clock("engine"):
-            return self.inner.generate(base, blobs, requests, called)
+            return self.inner.generate(base, blobs, requests, called, hear)
 
     def attest(self, base: Base, blobs: Blobs, adapter: Adapter) -> Attestation:
         """Attest an adapter, with the clock running."""

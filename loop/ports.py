@@ -62,6 +62,7 @@ class Blobs(Protocol):
 
 
 Follow = Callable[[int, Completion], Sequence[tuple[int, Request]]]
+Hear = Callable[[int, str], bool]
 
 
 class Engine(Protocol):
@@ -78,6 +79,7 @@ class Engine(Protocol):
         blobs: Blobs,
         requests: Sequence[tuple[int, Request]],
         follow: Follow,
+        hear: Hear | None = None,
     ) -> EngineReport:
         """Answer every request, continuously batched.
 
@@ -86,6 +88,12 @@ class Engine(Protocol):
         running batch. Returns when no request is left. A request that cannot be answered is
         among the report's failures instead, and the others go on. Raises AttestationFailed
         when an adapter does not load as what it claims to be.
+
+        ``hear(key, text)`` is told, before a reply begins and while it grows, its text so
+        far: a beginning of the completion's text, told again where it has not grown. Where it
+        returns False the request is given up at once, and is a failure of boundary
+        "cancelled". Calls for one key come in order, from any thread; constrained choices are
+        not told.
         """
         ...
 

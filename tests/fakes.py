@@ -19,7 +19,7 @@ from loop.core.training_set import Curve, Fingerprints, Row, TrainingJob, Traini
 from loop.executors.local import LocalExecutor
 from loop.explorers.keep import Keep
 from loop.pipeline.parts import Loop
-from loop.ports import Attestation, Blobs, Embedder, EngineReport, Follow, Progress, Rollout, Store, Trained
+from loop.ports import Attestation, Blobs, Embedder, EngineReport, Follow, Hear, Progress, Rollout, Store, Trained
 from loop.tracking.quiet import QuietTracker
 
 BASE = Base(id="fake", family="fake", weights_digest="0" * 64, context_length=128, parameters=1)
@@ -36,7 +36,12 @@ class ScriptedEngine(Noun):
     breaks: bool = False
 
     def generate(
-        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
+        self,
+        base: Base,
+        blobs: Blobs,
+        requests: Sequence[tuple[int, Request]],
+        follow: Follow,
+        hear: Hear | None = None,
     ) -> EngineReport:
         CALLS["generate"] += 1
         if self.breaks:
@@ -81,7 +86,12 @@ class AnsweringEngine(ScriptedEngine):
         raise NotImplementedError
 
     def generate(
-        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
+        self,
+        base: Base,
+        blobs: Blobs,
+        requests: Sequence[tuple[int, Request]],
+        follow: Follow,
+        hear: Hear | None = None,
     ) -> EngineReport:
         waiting = list(requests)
         while waiting:

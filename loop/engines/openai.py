@@ -15,11 +15,11 @@ from loop.core.episode import Completion, Failure, Request
 from loop.core.errors import UserError
 from loop.core.noun import Noun
 from loop.core.pair import Adapter, Message
-from loop.engines.reply import chosen, ended, too_long
-from loop.engines.served_model import Answer, ServedModel
+from loop.engines.reply import chosen, ended, given_up, settled, too_long
+from loop.engines.served_model import Answer, Heard, ServedModel
 from loop.engines.shelf import served_name, shelf_of
 from loop.engines.tokens import Tokens, load_tokens
-from loop.ports import Attestation, Blobs, EngineReport, Follow
+from loop.ports import Attestation, Blobs, EngineReport, Follow, Hear
 from loop.remote.endpoint import Endpoint
 from loop.remote.line import NoAnswer, TryAgain, opened
 from loop.remote.threads import as_done
@@ -61,7 +61,12 @@ class OpenAIEngine(Noun):
     backoff: float = Field(default=1.0, gt=0, le=60)
 
     def generate(
-        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
+        self,
+        base: Base,
+        blobs: Blobs,
+        requests: Sequence[tuple[int, Request]],
+        follow: Follow,
+        hear: Hear | None = None,
     ) -> EngineReport:
         """Answer every request, ``in_flight`` at once; see the port."""
         started = time.perf_counter()
@@ -82,7 +87,7 @@ class OpenAIEngine(Noun):
             return asked(follow(one.key, found))
 
         with self._server() as server:
-            call = _Call(self, server, tokens, base, blobs)
+            call = _Call(self, server, tokens, base, blobs, hear)
             as_done(call.answer, asked(requests), self.in_flight, keep)
         return EngineReport(
             prompt_tokens=sum(len(completion.prompt_ids) for completion in answered),
@@ -134,6 +139,10 @@ class OpenAIEngine(Noun):
         return shelf_of(self.endpoint.url).lend(server, base, blobs, adapter, self.most_adapters)
 
 
+class _GivenUp(Exception):
+    """Nobody wants the reply any more."""
+
+
 class _Asked(NamedTuple):
     """A request with the caller's key and its prompt's token ids."""
 
@@ -151,6 +160,7 @@ class _Call:
     tokens: Tokens
     base: Base
     blobs: Blobs
+    hear: Hear | None
 
     def answer(self, one: _Asked) -> Completion | Failure:
         """The completion, or why there is none."""
@@ -158,30 +168,48 @@ class _Call:
         longest = max((len(self.tokens.whole(choice)) for choice in one.request.choices), default=0)
         if room <= longest:
             return too_long(one.request, one.prompt)
+        heard = self._heard(one)
         try:
-            return self._answered(one)
+            if heard is not None:
+                heard("", ())
+            return self._answered(one, heard)
+        except _GivenUp:
+            return given_up()
         except NoAnswer as error:
             return Failure(boundary="engine", message=f"{self.engine.endpoint.url}: {error}")
 
-    def _answered(self, one: _Asked) -> Completion:
+    def _heard(self, one: _Asked) -> Heard | None:
+        """Tells a growing reply, and raises _GivenUp where nobody wants it; None where nobody is to be told."""
+        hear = self.hear
+        if hear is None or one.request.choices:
+            return None
+
+        def heard(text: str, token_ids: Sequence[int] | None) -> None:
+            said = text if token_ids is None else self.tokens.text(token_ids)
+            if not hear(one.key, settled(said, one.request)):
+                raise _GivenUp
+
+        return heard
+
+    def _answered(self, one: _Asked, heard: Heard | None) -> Completion:
         adapter = one.request.adapter
         if adapter is None:
-            return self._ask(self.engine.endpoint.model, one)
+            return self._ask(self.engine.endpoint.model, one, heard)
         try:
             with self.engine.lent(self.server, self.base, self.blobs, adapter) as (name, _):
-                return self._ask(name, one)
+                return self._ask(name, one, heard)
         except NoAnswer as error:
             if error.status != GONE:
                 raise
         # The server was started again and has lost the adapter: once more, loaded and attested anew.
         shelf_of(self.engine.endpoint.url).forget(served_name(adapter))
         with self.engine.lent(self.server, self.base, self.blobs, adapter) as (name, _):
-            return self._ask(name, one)
+            return self._ask(name, one, heard)
 
-    def _ask(self, name: str, one: _Asked) -> Completion:
+    def _ask(self, name: str, one: _Asked, heard: Heard | None) -> Completion:
         choices = one.request.choices
         if not choices:
-            return self._reply(one, self.server.complete(name, one.prompt, self._body(one)))
+            return self._reply(one, self.server.complete(name, one.prompt, self._body(one), heard))
         if self.engine.structured == "none" and self.engine.scoring:
             try:
                 return self._scored(name, one)

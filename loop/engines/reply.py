@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from loop.core.episode import Completion, Request
+from loop.core.episode import Completion, Failure, Request
 from loop.core.noun import seed_from
 from loop.core.pair import Message
 from loop.engines.rows import Job, Row
 from loop.engines.sampling import uniforms
 from loop.engines.tokens import Tokens
 from loop.engines.weights import LoadedBase
+
+# What a decoder writes for the bytes of a character that has not wholly come.
+CUT_CHARACTER = "\ufffd"
 
 
 class Replies:
@@ -43,6 +46,10 @@ class Replies:
         if row.forced:
             return len(row.tokens) == len(row.forced)
         return row.tokens[-1] in self.tokens.ends or len(row.tokens) >= row.job.budget or self._stopped(row)
+
+    def growing(self, row: Row) -> str:
+        """What is settled of an unfinished row's text; nothing of a choice."""
+        return "" if row.forced else settled(self.tokens.text(row.tokens), row.job.request)
 
     def completions(self, finished: Sequence[Row]) -> list[tuple[Job, Completion]]:
         """The jobs that these rows complete, in the order in which the jobs arrived."""
@@ -78,6 +85,26 @@ def too_long(request: Request, prompt: tuple[int, ...]) -> Completion:
     return Completion(text="", prompt_ids=prompt, token_ids=(), logprobs=(), finish="length", probabilities=even)
 
 
+def given_up() -> Failure:
+    """Why a request that nobody wants any more has no completion."""
+    return Failure(boundary="cancelled", message="the request was given up by who asked it")
+
+
+def settled(text: str, request: Request) -> str:
+    """What of a growing reply's text no later token changes: whole characters, and no part of a stop string."""
+    end = _stop(text, request)
+    if end is not None:
+        return text[:end]
+    whole = text.rstrip(CUT_CHARACTER)
+    held = (n for stop in request.sampling.stop for n in range(1, len(stop)) if whole.endswith(stop[:n]))
+    return whole[: len(whole) - max(held, default=0)]
+
+
+def _stop(text: str, request: Request) -> int | None:
+    """Where the first stop string begins; None where there is none."""
+    return min((text.index(stop) for stop in request.sampling.stop if stop in text), default=None)
+
+
 def ended(
     tokens: Tokens,
     request: Request,
@@ -88,13 +115,13 @@ def ended(
 ) -> Completion:
     """A reply of these tokens: its text up to the first stop string, and what ended it."""
     text = tokens.text(token_ids)
-    cuts = [text.index(stop) for stop in request.sampling.stop if stop in text]
+    stop = _stop(text, request)
     return Completion(
-        text=text[: min(cuts)] if cuts else text,
+        text=text[:stop],
         prompt_ids=prompt,
         token_ids=tuple(token_ids),
         logprobs=tuple(logprobs),
-        finish="stop" if cuts or token_ids[-1] in tokens.ends else "length",
+        finish="stop" if stop is not None or token_ids[-1] in tokens.ends else "length",
         cached_tokens=cached_tokens,
     )
 

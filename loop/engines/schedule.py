@@ -19,10 +19,10 @@ from torch import Tensor
 
 from loop.core.episode import Completion, Request
 from loop.core.pair import Adapter
-from loop.engines.reply import Replies, too_long
+from loop.engines.reply import Replies, given_up, too_long
 from loop.engines.rows import Job, Origin, Row, Slots, accept
 from loop.engines.weights import LoadedBase, Served
-from loop.ports import EngineReport, Follow
+from loop.ports import EngineReport, Follow, Hear
 
 # Fewer requests than this do not fill a lane of their own; they share one that keeps this much of each beginning.
 SMALL_LANE = 48
@@ -44,9 +44,14 @@ class Schedule:
     """One ``generate`` call: its lanes, its rows and its counts."""
 
     def __init__(
-        self, loaded: LoadedBase, serve: Callable[[Adapter | None], Served], follow: Follow, limits: Limits
+        self,
+        loaded: LoadedBase,
+        serve: Callable[[Adapter | None], Served],
+        follow: Follow,
+        limits: Limits,
+        hear: Hear | None = None,
     ) -> None:
-        self.loaded, self.serve, self.follow, self.limits = loaded, serve, follow, limits
+        self.loaded, self.serve, self.follow, self.limits, self.hear = loaded, serve, follow, limits, hear
         self.replies = Replies(loaded)
         self.lanes: list[Lane] = []
         self.unassigned: dict[str | None, list[Job]] = {}
@@ -117,6 +122,7 @@ class Schedule:
         free = self.limits.max_rows - len(slots.live)
         if not lane.waiting or (slots.live and free < max(1, self.limits.max_rows // 8)):
             return
+        lane.waiting = [job for job in lane.waiting if self._is_wanted(job, "")]
         taken: list[Job] = []
         for job in lane.waiting:
             if job.width > free and (taken or slots.live):
@@ -166,7 +172,8 @@ class Schedule:
     def _finish(self, lane: Lane, slots: Slots) -> None:
         """Let finished rows leave, and complete the jobs whose rows are all finished."""
         done = [self.replies.is_finished(row) for row in slots.live]
-        if not any(done):
+        stays = [not ends and self._is_heard(row) for row, ends in zip(slots.live, done, strict=True)]
+        if all(stays):
             return
         finished = [row for row, ends in zip(slots.live, done, strict=True) if ends]
         rows = {row.job.order: row for row in finished if not row.forced}
@@ -174,7 +181,18 @@ class Schedule:
             self._count(generated_tokens=len(completion.token_ids))
             after = After(lane, slots, rows[job.order]) if job.order in rows else None
             self._complete(job, completion, after)
-        slots.keep([not ends for ends in done])
+        slots.keep(stays)
+
+    def _is_heard(self, row: Row) -> bool:
+        """Tell a growing reply; whether somebody still wants it."""
+        return self.hear is None or self._is_wanted(row.job, self.replies.growing(row))
+
+    def _is_wanted(self, job: Job, text: str) -> bool:
+        """Tell a request's text so far; one that nobody wants any more is among the report's failures."""
+        if self.hear is None or job.choices or self.hear(job.key, text):
+            return True
+        self.report = self.report.revise(failures=self.report.failures | {job.key: given_up()})
+        return False
 
     def _complete(self, job: Job, completion: Completion, after: After | None = None) -> None:
         self._arrive(self.follow(job.key, completion), after)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from loop.core.errors import AttestationFailed, UserError
 from loop.core.noun import Noun
-from loop.remote.line import Line, NoAnswer, fetch, persist
+from loop.remote.line import Line, NoAnswer, TryAgain, events, fetch, persist
 
 COMPLETIONS = "/completions"
+STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
+LAST_EVENT = "[DONE]"
+
+# Told the text so far, and its token ids where the server tells them.
+Heard = Callable[[str, Sequence[int] | None], None]
 
 
 class _Token(BaseModel):
@@ -52,6 +59,22 @@ class _Reply(BaseModel):
     model: str
     choices: list[_Choice]
     usage: _Usage | None = None
+
+
+def _joined(pieces: Sequence[_Reply]) -> _Reply:
+    """The pieces of a streamed reply as the reply they make."""
+    parts = [choice for piece in pieces for choice in piece.choices]
+    told = [part.token_ids for part in parts if part.token_ids is not None]
+    values = [value for part in parts if part.logprobs is not None for value in part.logprobs.values()]
+    choice = _Choice(
+        text="".join(part.text for part in parts),
+        finish_reason=next((part.finish_reason for part in reversed(parts) if part.finish_reason), None),
+        logprobs=_Logprobs(token_logprobs=values),
+        token_ids=[token for ids in told for token in ids] if told else None,
+        prompt_token_ids=next((part.prompt_token_ids for part in parts if part.prompt_token_ids is not None), None),
+    )
+    usage = next((piece.usage for piece in reversed(pieces) if piece.usage is not None), None)
+    return _Reply(model=pieces[-1].model, choices=[choice], usage=usage)
 
 
 class _Model(BaseModel):
@@ -94,9 +117,13 @@ class ServedModel:
         """Any request, with retries."""
         return persist(self.line, lambda: fetch(self.line, path, body))
 
-    def complete(self, name: str, prompt: Sequence[int], body: dict[str, Any]) -> Answer:
-        """One reply to a prompt of token ids; ``body`` holds what else is asked for."""
-        reply = self._ask(name, {"prompt": list(prompt), "logprobs": 1} | body)
+    def complete(self, name: str, prompt: Sequence[int], body: dict[str, Any], heard: Heard | None = None) -> Answer:
+        """One reply to a prompt of token ids; ``body`` holds what else is asked for.
+
+        With ``heard`` the reply is streamed; whatever that raises breaks it off and is raised.
+        """
+        asked = {"prompt": list(prompt), "logprobs": 1} | body
+        reply = self._ask(name, asked) if heard is None else self._streamed(name, asked, heard)
         if len(reply.choices) != 1:
             raise NoAnswer(f"malformed: {len(reply.choices)} choices instead of one")
         choice = reply.choices[0]
@@ -133,7 +160,36 @@ class ServedModel:
         return scored
 
     def _ask(self, name: str, body: dict[str, Any]) -> _Reply:
-        data = self.post(COMPLETIONS, {"model": name} | body)
+        return self._read(name, self.post(COMPLETIONS, {"model": name} | body))
+
+    def _streamed(self, name: str, body: dict[str, Any], heard: Heard) -> _Reply:
+        """A reply told as it comes; it is not asked for again once part of it was told, for it may come otherwise."""
+        pieces: list[_Reply] = []
+
+        def once() -> None:
+            try:
+                self._take_in(name, body, pieces, heard)
+            except TryAgain as error:
+                if not pieces:
+                    raise
+                raise NoAnswer(f"{error}, after part of the reply", error.status) from None
+
+        persist(self.line, once)
+        if not pieces:
+            raise NoAnswer("malformed: not a completion")
+        return _joined(pieces)
+
+    def _take_in(self, name: str, body: dict[str, Any], pieces: list[_Reply], heard: Heard) -> None:
+        text, token_ids = "", list[int]()
+        with closing(events(self.line, COMPLETIONS, {"model": name} | body | STREAMED)) as found:
+            for data in takewhile(lambda data: data != LAST_EVENT, found):
+                pieces.append(self._read(name, data))
+                for part in pieces[-1].choices:
+                    text += part.text
+                    token_ids += part.token_ids or ()
+                heard(text, token_ids or None)
+
+    def _read(self, name: str, data: str | bytes) -> _Reply:
         try:
             reply = _Reply.model_validate_json(data)
         except ValidationError:

@@ -19,7 +19,7 @@ from loop.core.pair import Adapter, Message
 from loop.engines.schedule import Limits, Schedule
 from loop.engines.tokens import load_tokens
 from loop.engines.weights import LoadedBase, Served, load_base, serve
-from loop.ports import Attestation, Blobs, EngineReport, Follow
+from loop.ports import Attestation, Blobs, EngineReport, Follow, Hear
 
 # Loaded weights and torch's thread count belong to the process; one call at a time uses them.
 _one_call = threading.RLock()
@@ -42,7 +42,12 @@ class TransformersEngine(Noun):
     copies: int = Field(default=8, gt=0)
 
     def generate(
-        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
+        self,
+        base: Base,
+        blobs: Blobs,
+        requests: Sequence[tuple[int, Request]],
+        follow: Follow,
+        hear: Hear | None = None,
     ) -> EngineReport:
         """Answer every request, continuously batched; see the port."""
         started = time.perf_counter()
@@ -53,7 +58,7 @@ class TransformersEngine(Noun):
                 return serve(loaded, base, blobs, adapter, self.copies)
 
             limits = Limits(max_rows=self.max_rows, prompt_chunk=self.prompt_chunk)
-            report = Schedule(loaded, served, follow, limits).run(requests)
+            report = Schedule(loaded, served, follow, limits, hear).run(requests)
         return report.revise(seconds=time.perf_counter() - started)
 
     def attest(self, base: Base, blobs: Blobs, adapter: Adapter) -> Attestation:

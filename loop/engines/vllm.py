@@ -18,7 +18,7 @@ from loop.core.noun import Noun
 from loop.core.pair import Adapter, Message
 from loop.engines.openai import OpenAIEngine
 from loop.engines.tokens import load_tokens
-from loop.ports import Attestation, Blobs, EngineReport, Follow
+from loop.ports import Attestation, Blobs, EngineReport, Follow, Hear
 from loop.remote.endpoint import Endpoint
 from loop.remote.hosting import hosted
 
@@ -52,10 +52,15 @@ class VllmEngine(Noun):
     timeout: float = Field(default=600.0, gt=0)
 
     def generate(
-        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
+        self,
+        base: Base,
+        blobs: Blobs,
+        requests: Sequence[tuple[int, Request]],
+        follow: Follow,
+        hear: Hear | None = None,
     ) -> EngineReport:
         """Answer every request; see the port."""
-        return self._asking(base, blobs).generate(self._cut(base), blobs, requests, follow)
+        return self._asking(base, blobs).generate(self._cut(base), blobs, requests, follow, hear)
 
     def attest(self, base: Base, blobs: Blobs, adapter: Adapter) -> Attestation:
         """Load the adapter if need be and return what its check found; AttestationFailed on any doubt."""

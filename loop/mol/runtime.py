@@ -20,6 +20,7 @@ from loop.ports import Rollout
 Asking = Generator[Ask, Completion, None]
 
 REMADE_AT = 0.7
+JOINT = "\n\n"
 _SUM_UP_NOTES = "Sum up these notes for yourself. Names and numbers exactly, nothing that is not in them.\n"
 
 
@@ -80,7 +81,7 @@ class _Play:
 
     def turned(self) -> Turned:
         """The draft with its reply: the texts of its parts, one below the other."""
-        text = "\n\n".join(completion.text for completion in self.replies)
+        text = JOINT.join(completion.text for completion in self.replies)
         finish = self.replies[-1].finish if self.replies else ""
         reply = Reply(text=text, finish=finish)
         return Turned(timeline=self.timeline, reply=reply, routes=tuple(self.routes), hops=tuple(self.hops))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -126,6 +126,29 @@ def fetch(line: Line, path: str, body: dict[str, Any] | None = None) -> bytes:
     ``line.timeout`` seconds bound the whole reply, however slowly it comes.
     """
     deadline = time.monotonic() + line.timeout
+    with _sent(line, path, body) as response:
+        return _read(response, deadline, line.largest)
+
+
+def events(line: Line, path: str, body: dict[str, Any]) -> Generator[str, None, None]:
+    """One POST that is answered by server-sent events: the data of each as it comes, bounded and raising as ``fetch``.
+
+    A server learns that nobody reads on when the iterator is closed.
+    """
+    deadline, size = time.monotonic() + line.timeout, 0
+    with _sent(line, path, body) as response:
+        for event in httpx2.EventSource(response, max_event_size=line.largest):
+            size += len(event.data)
+            if size > line.largest:
+                raise NoAnswer("malformed: the reply is too large")
+            if time.monotonic() > deadline:
+                raise httpx2.ReadTimeout("the reply came too slowly")
+            yield event.data
+
+
+@contextmanager
+def _sent(line: Line, path: str, body: dict[str, Any] | None) -> Iterator[httpx2.Response]:
+    """The reply to one request, still to be read; whatever fails meanwhile is NoAnswer or TryAgain."""
     try:
         key = line.endpoint.key()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -133,11 +156,13 @@ def fetch(line: Line, path: str, body: dict[str, Any] | None = None) -> bytes:
         with line.client.stream(method, f"{line.endpoint.url}{path}", json=body, headers=headers) as response:
             if response.status_code != httpx2.codes.OK:
                 raise _refusal(response)
-            return _read(response, deadline, line.largest)
+            yield response
     except UserError as error:
         raise NoAnswer(str(error)) from None
     except httpx2.TimeoutException:
         raise TryAgain(f"no answer within {line.timeout:g} s") from None
+    except httpx2.SSEError:
+        raise NoAnswer("malformed: not a stream of events") from None
     except httpx2.TransportError as error:
         raise TryAgain(f"the connection failed ({type(error).__name__})") from None
     except (

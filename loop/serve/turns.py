@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -20,11 +21,12 @@ from loop.core.conversation import (
 )
 from loop.core.episode import Ask, Completion, Request
 from loop.core.errors import UserError
+from loop.core.hop import Hop
 from loop.core.noun import seed_from
 from loop.core.pair import Message, Pair
 from loop.core.routing import RouteHow
 from loop.mol.route import settled
-from loop.mol.runtime import sum_up, turn
+from loop.mol.runtime import JOINT, sum_up, turn
 from loop.serve.hub import Hub
 from loop.serve.kept import Conversations
 
@@ -40,11 +42,38 @@ class Delivered:
 
 
 @dataclass(eq=False)
+class _Pieces:
+    """A reply as it is told: what is new of each text so far, the answers joined as the runtime joins them."""
+
+    heard: Callable[[str], None]
+    before: str = ""
+    told: int = 0
+    is_closed: bool = False
+
+    def grows(self, text: str) -> None:
+        """The text so far of the answer that is being written."""
+        piece = f"{self.before}{text}"[self.told :]
+        if piece and not self.is_closed:
+            self.told += len(piece)
+            self.heard(piece)
+
+    def ends(self, text: str) -> None:
+        """The whole text of that answer; the next one follows it."""
+        self.grows(text)
+        self.before += f"{text}{JOINT}"
+
+    def close(self) -> None:
+        """Tell nothing more: the turn ended, or nobody listens any longer."""
+        self.is_closed = True
+
+
+@dataclass(eq=False)
 class Turns:
     """Plays turns of one pair; a turn is played whole by the pair it began with, though another is set meanwhile.
 
-    ``deliver`` may be cancelled at any moment: nothing is committed, or (in the last instant) a
-    branch that no client goes on from. ``behind`` are the summaries still being written.
+    ``deliver`` may be cancelled at any moment: the engine gives up what it was answering and
+    nothing is committed, or (in the last instant) a branch that no client goes on from.
+    ``behind`` are the summaries still being written.
     """
 
     pair: Pair
@@ -66,7 +95,8 @@ class Turns:
 
         ``said`` is what is new after the turn ``after``; without it, the whole visible history as
         a plain client sends it, whose earlier turns are recognised by their digest. ``pin`` names
-        the specialist. ``heard`` is told the reply, piece by piece, before the turn is committed.
+        the specialist. ``heard`` is told the reply as it grows, piece by piece, on the event loop;
+        the last piece comes before the turn is committed.
         Raises UserError for messages that end in no question and for an
         unregistered pin, LookupError for a turn that is not the owner's, Busy.
         """
@@ -80,8 +110,9 @@ class Turns:
         known, since = await asyncio.to_thread(self._known, owner, after)
         last = max((place for place, message in enumerate(said, start=1) if message.role == "assistant"), default=0)
         before = told(known, said[:last], pair.harness.routing.fallback)
-        turned = await self._play(pair, turn(pair.harness, before, Say(messages=tuple(said[last:]), label=pin)))
-        heard(turned.reply.text)
+        asking = turn(pair.harness, before, Say(messages=tuple(said[last:]), label=pin))
+        with closing(_Pieces(heard)) as pieces:
+            turned = await self._play(pair, asking, pieces)
         reply = Message(role="assistant", content=turned.reply.text)
         exchange = exchange_of(known, turned, history_of((*said, reply), since))
         exchange = exchange.revise(hops=_signed(pair, exchange.hops))
@@ -119,15 +150,32 @@ class Turns:
             summed = Summed(entries=fresh, hops=_signed(pair, turned.hops))
             await asyncio.to_thread(self.kept.sum_up, owner, name, summed)
 
-    async def _play(self, pair: Pair, asking: Generator[Ask, Completion, Result]) -> Result:
-        completion = None
+    async def _play(
+        self, pair: Pair, asking: Generator[Ask, Completion, Result], pieces: _Pieces | None = None
+    ) -> Result:
+        """Play it on the hub; the answers' texts are told to ``pieces``, those of other hops to nobody."""
+        completion: Completion | None = None
         while True:
             try:
                 ask = next(asking) if completion is None else asking.send(completion)
             except StopIteration as end:
                 result: Result = end.value
                 return result
-            completion = await asyncio.wrap_future(self.hub.ask(self._request(pair, ask)))
+            completion = await self._ask(pair, ask, pieces)
+
+    async def _ask(self, pair: Pair, ask: Ask, pieces: _Pieces | None) -> Completion:
+        """One hop on the hub; of an answer ``pieces`` is told while it grows."""
+        request = self._request(pair, ask)
+        if pieces is None or ask.hop is not Hop.ANSWER:
+            return await asyncio.wrap_future(self.hub.ask(request))
+        loop = asyncio.get_running_loop()
+
+        def grows(text: str) -> None:
+            loop.call_soon_threadsafe(pieces.grows, text)
+
+        completion = await asyncio.wrap_future(self.hub.ask(request, grows))
+        pieces.ends(completion.text)
+        return completion
 
     def _request(self, pair: Pair, ask: Ask) -> Request:
         return Request(

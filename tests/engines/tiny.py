@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +155,20 @@ def answers(
 
     report = engine.generate(base, blobs, list(enumerate(requests)), keep)
     return [found[key] for key in range(len(requests))], report
+
+
+@dataclass
+class Ears:
+    """What was told of each request, until ``enough`` says so."""
+
+    enough: Callable[[int, str], bool] = lambda key, text: False
+    told: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
+    found: dict[int, Completion] = field(default_factory=dict)
+
+    def hear(self, key: int, text: str) -> bool:
+        self.told[key].append(text)
+        return not self.enough(key, text)
+
+    def follow(self, key: int, completion: Completion) -> Sequence[tuple[int, Request]]:
+        self.found[key] = completion
+        return ()

@@ -21,7 +21,7 @@ from loop.pipeline.manifest import Examination, examination, manifest
 from loop.pipeline.noise import measure_noise, spread
 from loop.pipeline.parts import Loop
 from loop.pipeline.replay import replay
-from loop.ports import Blobs, EngineReport, Follow
+from loop.ports import Blobs, EngineReport, Follow, Hear
 from loop.store.blobs import FsBlobs
 from loop.store.migrate import upgrade
 from loop.store.sql import SqlStore
@@ -38,7 +38,12 @@ class Altered(fakes.ScriptedEngine):
     nudge: float = 0.0
 
     def generate(
-        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
+        self,
+        base: Base,
+        blobs: Blobs,
+        requests: Sequence[tuple[int, Request]],
+        follow: Follow,
+        hear: Hear | None = None,
     ) -> EngineReport:
         seeds = {key: request.seed for key, request in requests}
         crowded = self.shy and len(requests) > 2
@@ -51,7 +56,7 @@ class Altered(fakes.ScriptedEngine):
             seeds.update({key: request.seed for key, request in more})
             return more
 
-        return super().generate(base, blobs, requests, altered)
+        return super().generate(base, blobs, requests, altered, hear)
 
 
 class Renaming(Noun):

@@ -21,7 +21,7 @@ from loop.core.training_set import TrainingSet
 from loop.pipeline.generation import plant, run_generation
 from loop.pipeline.parts import Loop
 from loop.pipeline.routing import dealt_out
-from loop.ports import Blobs, EngineReport, Follow
+from loop.ports import Blobs, EngineReport, Follow, Hear
 from loop.store.blobs import FsBlobs
 from loop.store.migrate import upgrade
 from loop.store.sql import SqlAttempt, SqlStore
@@ -40,7 +40,12 @@ class Router(fakes.ScriptedEngine):
     babbles: bool = False
 
     def generate(
-        self, base: Base, blobs: Blobs, requests: Sequence[tuple[int, Request]], follow: Follow
+        self,
+        base: Base,
+        blobs: Blobs,
+        requests: Sequence[tuple[int, Request]],
+        follow: Follow,
+        hear: Hear | None = None,
     ) -> EngineReport:
         waiting = list(requests)
         while waiting:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import CancelledError
 
 import pytest
 
@@ -92,6 +94,73 @@ def test_a_client_that_goes_away_leaves_no_turn(made: Turns, engine: Simulated) 
         assert again.exchange.reply.text == "secret-1 after 2"
 
     asyncio.run(talk())
+
+
+def test_a_reply_is_told_as_it_grows_and_is_whole_before_the_turn_is_committed(made: Turns) -> None:
+    pieces: list[str] = []
+    delivered = asyncio.run(made.deliver("ana", [user("L1: secret-1")], heard=pieces.append))
+    assert pieces == ["secret-1", " after 1"] and delivered.exchange.reply.text == "secret-1 after 1"
+
+
+def test_the_parts_of_a_reply_are_told_as_they_are_joined(made: Turns) -> None:
+    split = harness(intents="split")
+    made.pair = made.pair.revise(harness=split)
+    pieces: list[str] = []
+    said = "L1: tell me of secret-1; L2: tell me of secret-2"
+    delivered = asyncio.run(made.deliver("ana", [user(said)], heard=pieces.append))
+    assert delivered.exchange.reply.text == "secret-1 after 1\n\nsecret-1 secret-2 after 2"
+    assert pieces == ["secret-1", " after 1", "\n\n", "secret-1 sec", "ret-2 after 2"]
+
+
+def test_a_turn_that_nobody_waits_for_is_given_up_in_the_engine(made: Turns, engine: Simulated) -> None:
+    pieces: list[str] = []
+
+    async def talk() -> None:
+        engine.ends.clear()
+        task = asyncio.create_task(made.deliver("ana", [user("L1: secret-1")], heard=pieces.append))
+        while not pieces:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        while not engine.given_up:
+            await asyncio.sleep(0.001)
+        engine.ends.set()
+        again = await made.deliver("ana", [user("L1: secret-1")])
+        assert again.exchange.reply.text == "secret-1 after 1"
+
+    asyncio.run(talk())
+    assert pieces[0] == "secret-1" and len(engine.given_up) == 1
+
+
+def test_a_request_is_given_up_while_those_beside_it_go_on(engine: Simulated) -> None:
+    hub = Hub(engine, fakes.BASE, FsBlobs(url="memory://beside"))
+    request = Request(messages=(user("L1: x"),), adapter=None, sampling=harness().prompt("L1").sampling, seed=1)
+    engine.gate.clear()
+    first = hub.ask(request.revise(choices=("L1",)))
+    while not first.running():
+        time.sleep(0.001)
+    told = threading.Event()
+    gone, stays = hub.ask(request, lambda text: text and told.set()), hub.ask(request)
+    engine.ends.clear()
+    engine.gate.set()
+    assert told.wait(5) and not gone.cancel()
+    with pytest.raises(CancelledError):
+        gone.result(5)
+    assert stays.running()
+    engine.ends.set()
+    assert stays.result(5).text == " after 1" and len(engine.given_up) == 1
+    hub.close(5)
+
+
+def test_a_listener_that_breaks_ends_its_own_request_alone(engine: Simulated) -> None:
+    hub = Hub(engine, fakes.BASE, FsBlobs(url="memory://broken"))
+    request = Request(messages=(user("L1: x"),), adapter=None, sampling=harness().prompt("L1").sampling, seed=1)
+
+    def broken(text: str) -> None:
+        raise ValueError("no ears")
+
+    answers = [hub.ask(request, broken), hub.ask(request)]
+    assert isinstance(answers[0].exception(5), ValueError) and answers[1].result(5).text == " after 1"
+    hub.close(5)
 
 
 def test_a_request_that_the_engine_refuses_fails_its_own_turn_alone(made: Turns) -> None:

@@ -44,6 +44,7 @@ class TinyServer:
     answers_as: str = ""
     adds_tokens: int = 0
     forced_text: str = ""
+    drip: float = 0.0
     script: dict[int, Said] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,7 +66,9 @@ class TinyServer:
             self.completions += 1
             if self.completions in self.script:
                 return self.script[self.completions]
-            return self._complete(body) if body["model"] in self.models else Said(status=404)
+            if body["model"] not in self.models:
+                return Said(status=404)
+            return self._streamed(self._complete(body)) if body.get("stream") else _json(self._complete(body))
 
     def _load(self, name: str, path: str) -> Said:
         if not self.loads_adapters:
@@ -83,7 +86,7 @@ class TinyServer:
             self.models[name] = PeftModel.from_pretrained(plain, path).eval()
         return Said(body="Success")
 
-    def _complete(self, body: dict[str, Any]) -> Said:
+    def _complete(self, body: dict[str, Any]) -> dict[str, Any]:
         model, prompts = self.models[body["model"]], body["prompt"]
         prompts = prompts if isinstance(prompts[0], list) else [prompts]
         if body.get("echo"):
@@ -92,7 +95,28 @@ class TinyServer:
             choices = [self._choice(index, model, prompt, body) for index, prompt in enumerate(prompts)]
         usage = {"prompt_tokens": sum(map(len, prompts)) + self.adds_tokens, "completion_tokens": 1}
         details = {"prompt_tokens_details": {"cached_tokens": 16}}
-        return _json({"model": self.answers_as or body["model"], "choices": choices, "usage": usage | details})
+        return {"model": self.answers_as or body["model"], "choices": choices, "usage": usage | details}
+
+    def _streamed(self, whole: dict[str, Any]) -> Said:
+        """The same reply a token (or a letter, where ids are not told) at a time, as vLLM writes it."""
+        (choice,) = whole["choices"]
+        ids = choice.get("token_ids") or [None] * len(choice["text"])
+        pieces = []
+        for place in range(len(ids)):
+            last = place == len(ids) - 1
+            piece: dict[str, Any] = {
+                "index": 0,
+                "text": choice["text"][place:] if last else choice["text"][place : place + 1],
+            }
+            piece["finish_reason"] = choice["finish_reason"] if last else None
+            if "token_ids" in choice:
+                value = choice["logprobs"]["token_logprobs"][place]
+                piece |= {"token_ids": [ids[place]], "logprobs": {"token_logprobs": [value]}}
+                piece["prompt_token_ids"] = choice["prompt_token_ids"] if place == 0 else None
+            pieces.append({"model": whole["model"], "choices": [piece], "usage": None})
+        pieces.append(whole | {"choices": []})
+        body = "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces) + "data: [DONE]\n\n"
+        return Said(headers={"Content-Type": "text/event-stream"}, body=body, drip=self.drip)
 
     def _choice(self, index: int, model: Any, prompt: list[int], body: dict[str, Any]) -> dict[str, Any]:
         options = body.get("structured_outputs", {}).get("choice") if self.holds_choices else None

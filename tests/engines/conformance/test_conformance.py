@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from loop.core.pair import Message
 from loop.ports import Engine
 from loop.store.blobs import FsBlobs
 from tests.engines.test_transformers import generated, ids_of, request_with_stop, token_logprobs
-from tests.engines.tiny import TARGETS, answers, reference_model, request, save_adapter
+from tests.engines.tiny import TARGETS, Ears, answers, reference_model, request, save_adapter
 
 TEXTS = ("two?", "a longer question, with more words?")
 
@@ -95,6 +96,39 @@ def test_follow_requests_join_and_are_answered_once(engine: Engine, base: Base, 
 
     engine.generate(base, blobs, [(key, request(TEXTS[key], max_tokens=4)) for key in range(2)], follow)
     assert sorted(finished) == [0, 1, 10, 11, 20, 21]
+
+
+def test_what_is_told_of_a_growing_reply_is_a_beginning_of_it(engine: Engine, base: Base, blobs: FsBlobs) -> None:
+    """Random bytes make many characters that come in several tokens, or are none at all."""
+    plain = [request("two?", temperature=1.0, seed=seed, max_tokens=24) for seed in range(8)]
+    whole, _ = answers(engine, base, blobs, plain)
+    stops = [completion.text[6:9] for completion in whole]
+    asked = [request_with_stop(one, stop) for one, stop in zip(plain, stops, strict=True) if len(stop) == 3]
+    ears = Ears()
+    report = engine.generate(base, blobs, list(enumerate(asked)), ears.follow, ears.hear)
+    assert report.failures == {} and len(ears.found) == len(asked) > 4
+    assert [ears.found[key] for key in range(len(asked))] == answers(engine, base, blobs, asked)[0]
+    for key, completion in ears.found.items():
+        told = ears.told[key]
+        assert told[0] == "" and all(later.startswith(earlier) for earlier, later in pairwise(told))
+        assert completion.text.startswith(told[-1]) and completion.finish == "stop"
+    assert any(len(ears.told[key][-1]) == len(completion.text) > 2 for key, completion in ears.found.items())
+
+
+def test_a_request_that_nobody_wants_any_more_is_given_up_alone(engine: Engine, base: Base, blobs: FsBlobs) -> None:
+    asked = [request("two?", temperature=1.0, seed=seed, max_tokens=24) for seed in range(4)]
+    whole, _ = answers(engine, base, blobs, asked)
+    ears = Ears(lambda key, text: key == 1 or (key == 2 and len(text) > 1))
+    report = engine.generate(base, blobs, list(enumerate(asked)), ears.follow, ears.hear)
+    assert {key: failure.boundary for key, failure in report.failures.items()} == {1: "cancelled", 2: "cancelled"}
+    assert ears.found == {0: whole[0], 3: whole[3]}
+    assert ears.told[1] == [""] and whole[2].text.startswith(ears.told[2][-1])
+
+
+def test_a_constrained_choice_is_not_told(engine: Engine, base: Base, blobs: FsBlobs) -> None:
+    ears = Ears(lambda key, text: True)
+    engine.generate(base, blobs, [(0, request("well?", choices=("yes", "no")))], ears.follow, ears.hear)
+    assert ears.told == {} and ears.found[0].finish == "choice"
 
 
 def test_choice_probabilities_are_those_scored_by_hand(engine: Engine, base: Base, blobs: FsBlobs) -> None:

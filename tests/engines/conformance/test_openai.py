@@ -18,7 +18,7 @@ from loop.remote.endpoint import Endpoint
 from loop.store.blobs import FsBlobs
 from tests.engines.conformance.conftest import MakeEngine
 from tests.engines.conformance.server import NAME, TinyServer
-from tests.engines.tiny import answers, request, save_adapter
+from tests.engines.tiny import Ears, answers, request, save_adapter
 from tests.judges.endpoint import Said, Served
 
 WEIGHTS = "adapter_model.safetensors"
@@ -98,6 +98,47 @@ def test_a_failure_that_passes_is_asked_again_and_a_lasting_one_is_told_while_th
     )
     assert keys == [0, 2] and list(report.failures) == [1]
     assert (report.failures[1].boundary, report.failures[1].message.split(": ")[1]) == ("engine", "HTTP 400")
+
+
+@pytest.mark.parametrize("text", ["", "two, of course"])
+def test_a_streamed_reply_is_that_of_one_piece_with_token_ids_or_without(
+    text: str, openai: MakeEngine, tiny_server: TinyServer, served: Served, base: Base, blobs: FsBlobs
+) -> None:
+    tiny_server.tells_ids, tiny_server.forced_text = not text, text
+    asked, ears = request("two?", max_tokens=6), Ears()
+    whole, _ = answers(openai(), base, blobs, [asked])
+    openai().generate(base, blobs, [(0, asked)], ears.follow, ears.hear)
+    assert ears.found == {0: whole[0]} and whole[0].cached_tokens == 16
+    assert len(set(ears.told[0])) > 2 and whole[0].text.startswith(ears.told[0][-1])
+    assert "stream" not in served.bodies[1] and served.bodies[-1]["stream"]
+
+
+def test_giving_a_request_up_breaks_the_line_to_the_server(
+    openai: MakeEngine, tiny_server: TinyServer, base: Base, blobs: FsBlobs
+) -> None:
+    tiny_server.drip = 0.001  # a byte; a token's event has more than 150 of them
+    ears = Ears(lambda key, text: text != "")
+    report = openai().generate(base, blobs, [(0, request("two?", max_tokens=40))], ears.follow, ears.hear)
+    assert report.failures[0].boundary == "cancelled" and report.seconds < 40 * 0.15 / 2
+    assert tiny_server.completions == 1 and len(ears.told[0]) < 20
+
+
+def test_a_reply_that_breaks_off_after_part_of_it_was_told_is_not_asked_for_again(
+    openai: MakeEngine, tiny_server: TinyServer, base: Base, blobs: FsBlobs
+) -> None:
+    tiny_server.drip, ears = 0.002, Ears()
+    asked = [(0, request("two?", max_tokens=40))]
+    report = openai(timeout=1.5).generate(base, blobs, asked, ears.follow, ears.hear)
+    assert report.failures[0].message.endswith("no answer within 1.5 s, after part of the reply")
+    assert tiny_server.completions == 1
+
+
+def test_a_server_that_cannot_stream_is_told_of(
+    openai: MakeEngine, tiny_server: TinyServer, base: Base, blobs: FsBlobs
+) -> None:
+    tiny_server.script, ears = {1: Said(body="{}")}, Ears()
+    report = openai().generate(base, blobs, [(0, request("two?"))], ears.follow, ears.hear)
+    assert report.failures[0].message.endswith("malformed: not a stream of events")
 
 
 def test_a_server_that_answers_as_another_model_stops_the_call(
