@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from loop.gains.power import Detectable
     from loop.judges.llm import LlmJudge
     from loop.pipeline.rescore import Bench
+    from loop.serve.http.run import Door, Server
     from loop.serve.turns import Turns
     from loop.store.access import SqlAccess
     from loop.store.sql import SqlStore
@@ -347,6 +348,21 @@ def open_turns(settings: Settings, store: SqlStore, pair: Pair) -> Iterator[Turn
         yield Turns(pair, hub, SqlConversations(settings.database), settings.seed)
     finally:
         hub.close()
+
+
+def make_server(settings: Settings, store: SqlStore, turns: Turns, serving: Generation, door: Door) -> Server:
+    """The HTTP server over people's turns, which follows the policy record; UserError for a door that stands open."""
+    from loop.engines.tokens import load_tokens
+    from loop.serve.champion import Champion
+    from loop.serve.http.run import Server
+    from loop.serve.http.server import make_app
+    from loop.serve.http.service import Service
+
+    if not door.is_local:
+        raise UserError(f"{door.host} is reached from other machines and there is no key: serve at 127.0.0.1")
+    champion = Champion(turns, serving, lambda: store.champion(settings.family))
+    service = Service(turns, load_tokens(serving.pair.base, store.blobs), owner=door.owner)
+    return Server(make_app(service), door, lambda: champion.prepare(serving.pair), (champion.follow,))
 
 
 def first_pair(settings: Settings, loop: Loop) -> Pair:

@@ -33,6 +33,7 @@ from loop.cli import (
     routing,
     run,
     schedule,
+    serve,
 )
 from loop.core.errors import LoopError
 
@@ -60,6 +61,7 @@ app.command("manifest")(manifest.manifest)
 app.command("replay")(manifest.replay)
 app.command("noise")(manifest.noise)
 app.command("chat")(chat.chat)
+app.command("serve")(serve.serve)
 app.add_typer(keys.app, name="keys")
 app.add_typer(engine.app, name="engine")
 app.command("rollback")(policy.rollback)

@@ -46,7 +46,7 @@ class Champion:
         if found is None or found.digest in (self.serving.digest, self._tried):
             return False
         try:
-            await self._prepare(found.pair)
+            await self.prepare(found.pair)
         except LoopError as error:
             self._tried, self.refused = found.digest, f"generation {found.number} is not served: {error}"
             log.error("%s", self.refused)
@@ -55,7 +55,7 @@ class Champion:
         self._tried = self.refused = ""
         return True
 
-    async def _prepare(self, pair: Pair) -> None:
+    async def prepare(self, pair: Pair) -> None:
         """Attest each adapter and answer with it once, so that nobody waits for what is loaded first."""
         hub = self.turns.hub
         if pair.base != hub.base:

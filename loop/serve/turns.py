@@ -16,6 +16,7 @@ from loop.core.conversation import (
     Say,
     Summed,
     Timeline,
+    Turned,
     exchange_of,
     history_of,
 )
@@ -27,40 +28,63 @@ from loop.core.pair import Message, Pair
 from loop.core.routing import RouteHow
 from loop.mol.route import settled
 from loop.mol.runtime import JOINT, sum_up, turn
+from loop.serve.drawing import AS_IT_STANDS, Drawing
 from loop.serve.hub import Hub
 from loop.serve.kept import Conversations
 
 Result = TypeVar("Result")
 
 
+class Overflow(UserError):
+    """What a specialist would have to read does not fit into the model's context."""
+
+
 @dataclass(frozen=True)
 class Delivered:
-    """A committed turn and its id."""
+    """A turn, its id (empty where it was not to be kept), and its answers with their tokens, one a part."""
 
     id: str
     exchange: Exchange
+    answers: tuple[Completion, ...] = ()
 
 
 @dataclass(eq=False)
-class _Pieces:
-    """A reply as it is told: what is new of each text so far, the answers joined as the runtime joins them."""
+class _Answers:
+    """The answers of a turn, and its reply as it is told: what is new of each text so far, joined as they will be."""
 
+    pair: Pair
     heard: Callable[[str], None]
+    ended: list[Completion] = field(default_factory=list)
     before: str = ""
     told: int = 0
     is_closed: bool = False
 
+    def growing(self) -> Callable[[str], None]:
+        """What hears of the answer that is being written, on any thread."""
+        loop = asyncio.get_running_loop()
+
+        def grows(text: str) -> None:
+            loop.call_soon_threadsafe(self.grows, text)
+
+        return grows
+
     def grows(self, text: str) -> None:
-        """The text so far of the answer that is being written."""
+        """The text so far of that answer."""
         piece = f"{self.before}{text}"[self.told :]
         if piece and not self.is_closed:
             self.told += len(piece)
             self.heard(piece)
 
-    def ends(self, text: str) -> None:
-        """The whole text of that answer; the next one follows it."""
-        self.grows(text)
-        self.before += f"{text}{JOINT}"
+    def ends(self, completion: Completion) -> None:
+        """That answer, whole; the next one follows it. Overflow where not one token of it had room."""
+        if not completion.token_ids and completion.finish == "length":
+            raise Overflow(
+                f"the conversation comes to {len(completion.prompt_ids)} tokens and the model reads at most "
+                f"{self.pair.base.context_length}; send less of it, or begin another"
+            )
+        self.ended.append(completion)
+        self.grows(completion.text)
+        self.before += f"{completion.text}{JOINT}"
 
     def close(self) -> None:
         """Tell nothing more: the turn ended, or nobody listens any longer."""
@@ -90,15 +114,22 @@ class Turns:
         after: str | None = None,
         pin: str = "",
         heard: Callable[[str], None] = lambda piece: None,
+        notes: Sequence[Message] = (),
+        tools: bool | None = None,
+        drawing: Drawing = AS_IT_STANDS,
+        shown: Callable[[Turned], str] = lambda turned: turned.reply.text,
+        keep: bool = True,
     ) -> Delivered:
         """Answer what was said and commit the turn.
 
         ``said`` is what is new after the turn ``after``; without it, the whole visible history as
         a plain client sends it, whose earlier turns are recognised by their digest. ``pin`` names
         the specialist. ``heard`` is told the reply as it grows, piece by piece, on the event loop;
-        the last piece comes before the turn is committed.
-        Raises UserError for messages that end in no question and for an
-        unregistered pin, LookupError for a turn that is not the owner's, Busy.
+        the last piece comes before the turn is committed. ``notes`` are told to the specialist and
+        are no part of the history; ``tools`` as a Say has it. ``shown`` is the reply as the client
+        will send it back; what it raises undoes the turn. Without ``keep`` nothing is committed.
+        Raises UserError for messages that end in no question and for an unregistered pin, Overflow,
+        LookupError for a turn that is not the owner's, Busy.
         """
         if not said or said[-1].role not in ("user", "tool"):
             raise UserError("the last message must be a user's or a tool's: there is nothing to answer")
@@ -110,17 +141,19 @@ class Turns:
         known, since = await asyncio.to_thread(self._known, owner, after)
         last = max((place for place, message in enumerate(said, start=1) if message.role == "assistant"), default=0)
         before = told(known, said[:last], pair.harness.routing.fallback)
-        asking = turn(pair.harness, before, Say(messages=tuple(said[last:]), label=pin))
-        with closing(_Pieces(heard)) as pieces:
-            turned = await self._play(pair, asking, pieces)
-        reply = Message(role="assistant", content=turned.reply.text)
+        say = Say(messages=(*said[last:-1], *notes, said[-1]), label=pin or _caller(before, said[last:]), tools=tools)
+        with closing(_Answers(pair, heard)) as answers:
+            turned = await self._play(pair, turn(pair.harness, before, say), drawing, answers)
+        reply = Message(role="assistant", content=shown(turned))
         exchange = exchange_of(known, turned, history_of((*said, reply), since))
         exchange = exchange.revise(hops=_signed(pair, exchange.hops))
+        if not keep:
+            return Delivered("", exchange, tuple(answers.ended))
         name = await asyncio.to_thread(self.kept.append, owner, after, exchange)
         task = asyncio.create_task(self._sum_up(pair, owner, name))
         self.behind.add(task)
         task.add_done_callback(self.behind.discard)
-        return Delivered(name, exchange)
+        return Delivered(name, exchange, tuple(answers.ended))
 
     async def settle(self) -> None:
         """Wait until the summaries of all delivered turns are written."""
@@ -129,9 +162,14 @@ class Turns:
 
     def _recognised(self, owner: str, said: Sequence[Message]) -> tuple[str | None, Sequence[Message]]:
         """The turn that a history's last known reply ends, and what was said since; the longest match wins."""
-        replies = [place for place, message in enumerate(said, start=1) if message.role == "assistant"]
-        for place in reversed(replies):
-            found = self.kept.find(owner, history_of(said[:place]))
+        replies: list[tuple[int, str]] = []
+        history = ""
+        for place, message in enumerate(said, start=1):
+            history = history_of([message], history)
+            if message.role == "assistant":
+                replies.append((place, history))
+        for place, history in reversed(replies):
+            found = self.kept.find(owner, history)
             if found is not None:
                 return found, said[place:]
         return None, said
@@ -151,9 +189,13 @@ class Turns:
             await asyncio.to_thread(self.kept.sum_up, owner, name, summed)
 
     async def _play(
-        self, pair: Pair, asking: Generator[Ask, Completion, Result], pieces: _Pieces | None = None
+        self,
+        pair: Pair,
+        asking: Generator[Ask, Completion, Result],
+        drawing: Drawing = AS_IT_STANDS,
+        answers: _Answers | None = None,
     ) -> Result:
-        """Play it on the hub; the answers' texts are told to ``pieces``, those of other hops to nobody."""
+        """Play it on the hub; ``answers`` is told of the answers as they grow and end, of other hops nobody."""
         completion: Completion | None = None
         while True:
             try:
@@ -161,30 +203,29 @@ class Turns:
             except StopIteration as end:
                 result: Result = end.value
                 return result
-            completion = await self._ask(pair, ask, pieces)
+            request = self._request(pair, ask, drawing)
+            if answers is None or ask.hop is not Hop.ANSWER:
+                completion = await asyncio.wrap_future(self.hub.ask(request))
+            else:
+                completion = await asyncio.wrap_future(self.hub.ask(request, answers.growing()))
+                answers.ends(completion)
 
-    async def _ask(self, pair: Pair, ask: Ask, pieces: _Pieces | None) -> Completion:
-        """One hop on the hub; of an answer ``pieces`` is told while it grows."""
-        request = self._request(pair, ask)
-        if pieces is None or ask.hop is not Hop.ANSWER:
-            return await asyncio.wrap_future(self.hub.ask(request))
-        loop = asyncio.get_running_loop()
-
-        def grows(text: str) -> None:
-            loop.call_soon_threadsafe(pieces.grows, text)
-
-        completion = await asyncio.wrap_future(self.hub.ask(request, grows))
-        pieces.ends(completion.text)
-        return completion
-
-    def _request(self, pair: Pair, ask: Ask) -> Request:
+    def _request(self, pair: Pair, ask: Ask, drawing: Drawing) -> Request:
+        own = drawing if ask.hop is Hop.ANSWER else AS_IT_STANDS
         return Request(
             messages=ask.messages,
             adapter=pair.adapter(ask.label),
-            sampling=ask.sampling,
-            seed=seed_from("serve", self.seed, *((message.role, message.content) for message in ask.messages)),
+            sampling=own.over(ask.sampling),
+            seed=seed_from("serve", self.seed, *own.luck, *((m.role, m.content) for m in ask.messages)),
             choices=ask.choices,
         )
+
+
+def _caller(before: Timeline, said: Sequence[Message]) -> str:
+    """Who called the tools, where their results come with further words; else nobody."""
+    if said[-1].role == "tool" or all(message.role != "tool" for message in said):
+        return ""
+    return next((part.owner for part in reversed(list(before.parts()))), "")
 
 
 def _signed(pair: Pair, hops: Sequence[HopRecord]) -> tuple[HopRecord, ...]:

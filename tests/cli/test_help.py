@@ -34,6 +34,7 @@ def test_every_command_has_help_that_fits_80_columns() -> None:
             "replay",
             "noise",
             "chat",
+            "serve",
         )
         + (
             "rollback",
