@@ -358,10 +358,13 @@ def make_server(settings: Settings, store: SqlStore, turns: Turns, serving: Gene
     from loop.serve.http.server import make_app
     from loop.serve.http.service import Service
 
-    if not door.is_local:
-        raise UserError(f"{door.host} is reached from other machines and there is no key: serve at 127.0.0.1")
+    access = open_access(settings)
+    has_keys = bool(access.issued())
+    if not has_keys and not door.is_local:
+        raise UserError(f"{door.host} is reached from other machines and there is no key: macaron-loop keys create")
     champion = Champion(turns, serving, lambda: store.champion(settings.family))
-    service = Service(turns, load_tokens(serving.pair.base, store.blobs), owner=door.owner)
+    words = load_tokens(serving.pair.base, store.blobs)
+    service = Service(turns, words, access if has_keys else None, door.owner)
     return Server(make_app(service), door, lambda: champion.prepare(serving.pair), (champion.follow,))
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from loop.cli.keys import owned
 from loop.cli.options import Config
 
 Policy = Annotated[Literal["champion"], typer.Option("--policy", help="What is served; a promotion is followed.")]
@@ -27,6 +28,8 @@ def serve(
 ) -> None:
     """Serve the champion to OpenAI's and Anthropic's clients.
 
+    Where keys are kept (macaron-loop keys create), only they open the server; without any it
+    listens on this machine alone, for everyone on it.
     Conversations are recognised by what was said, and kept in the store. A first SIGTERM or
     Ctrl-C drains the server: what was begun is answered. A second one ends it.
     """
@@ -41,10 +44,11 @@ def serve(
     serving = store.champion(settings.family)
     if serving is None:
         raise UserError(f"lineage {settings.family} has no generation to serve: macaron-loop run --generation 0")
-    door = Door(host=host, port=port, owner=owner, drain_seconds=drain)
+    door = Door(host=host, port=port, owner=owned(owner), drain_seconds=drain)
     with open_turns(settings, store, serving.pair) as turns:
         server = make_server(settings, store, turns, serving, door)
         listening = bound(door)
         print(f"serving generation {serving.number} at {address(listening)}", flush=True)
-        print(f"no keys are kept: everyone on this machine is {owner!r}", file=sys.stderr)
+        if server.service.access is None:
+            print(f"there are no keys: everyone on this machine is {owner!r}", file=sys.stderr)
         server.run([listening])

@@ -1,0 +1,140 @@
+"""Who gets in, and what of: keys, scopes, quotas, and one owner's turns out of another's reach."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from loop.app import make_server, open_store
+from loop.core.access import Quota, Scope
+from loop.core.conversation import EntryKind
+from loop.core.errors import UserError
+from loop.serve.http.run import Door
+from loop.serve.http.service import Limits
+from loop.serve.turns import Turns
+from loop.settings import Settings
+from loop.store.access import SqlAccess
+from tests.cli.test_bad_input import one_sentence, run
+from tests.serve.http.started import Spelling, engine, posted, serving, turns, url
+from tests.store import lineage
+
+__all__ = ["engine", "turns", "url"]
+
+CHAT = "/v1/chat/completions"
+HELLO: dict[str, Any] = {"model": "macaron", "messages": [{"role": "user", "content": "L1: secret-1"}]}
+
+
+@pytest.fixture
+def access(turns: Turns) -> SqlAccess:
+    return SqlAccess(turns.kept.url)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def guarded(turns: Turns, access: SqlAccess) -> Iterator[str]:
+    with serving(turns, access) as (address, _):
+        yield address
+
+
+def key(access: SqlAccess, owner: str = "ana", scope: Scope = Scope.CHAT, **quota: int) -> str:
+    return access.create(owner, (scope,), Quota.model_validate(quota))[0]
+
+
+def test_a_key_opens_the_server_in_either_header(guarded: str, access: SqlAccess) -> None:
+    secret = key(access)
+    assert posted(guarded, CHAT, HELLO, Authorization=f"Bearer {secret}").status_code == 200
+    assert posted(guarded, CHAT, HELLO, **{"x-api-key": secret}).status_code == 200
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer mcl_forged"}, {"x-api-key": "x" * 5000}])
+def test_without_a_valid_key_nothing_is_asked(guarded: str, engine: Spelling, headers: dict[str, str]) -> None:
+    answer = posted(guarded, CHAT, HELLO, **headers)
+    assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert "forged" not in answer.text and engine.asked == []
+
+
+def test_a_revoked_key_and_one_of_another_scope_open_nothing(guarded: str, access: SqlAccess) -> None:
+    secret, made = access.create("ana", (Scope.CHAT,), Quota())
+    access.revoke(made.grant.key)
+    assert posted(guarded, CHAT, HELLO, Authorization=f"Bearer {secret}").status_code == 401
+    watcher = key(access, scope=Scope.METRICS)
+    assert posted(guarded, CHAT, HELLO, Authorization=f"Bearer {watcher}").status_code == 403
+
+
+def test_a_spent_quota_says_when_to_come_again(guarded: str, access: SqlAccess) -> None:
+    secret = key(access, requests_per_minute=1)
+    assert posted(guarded, CHAT, HELLO, Authorization=f"Bearer {secret}").status_code == 200
+    spent = posted(guarded, CHAT, HELLO, Authorization=f"Bearer {secret}")
+    assert spent.status_code == 429 and 1 <= int(spent.headers["Retry-After"]) <= 60
+    assert spent.json()["error"]["code"] == "rate_limit_exceeded"
+
+
+def test_a_request_counts_the_tokens_of_its_hidden_hops_too(guarded: str, access: SqlAccess, engine: Spelling) -> None:
+    secret = key(access, tokens_per_day=10_000)
+    posted(guarded, CHAT, HELLO, Authorization=f"Bearer {secret}")
+    completions = [engine.completion(request) for request in engine.asked]
+    assert len(completions) == 2
+    told = sum(len(done.prompt_ids) + len(done.token_ids) for done in completions)
+    assert access.issued("ana")[0].tokens_today == told
+
+
+def test_the_same_history_of_another_owner_is_another_conversation(
+    guarded: str, access: SqlAccess, turns: Turns
+) -> None:
+    ana, bob = key(access), key(access, "bob")
+    first = posted(guarded, CHAT, HELLO, Authorization=f"Bearer {ana}").json()
+    reply = first["choices"][0]["message"]["content"]
+    history = [*HELLO["messages"], {"role": "assistant", "content": reply}, {"role": "user", "content": "L1: more"}]
+    heard = {}
+    for owner, secret in (("ana", ana), ("bob", bob)):
+        answer = posted(guarded, CHAT, HELLO | {"messages": history}, Authorization=f"Bearer {secret}").json()
+        added = turns.kept.exchange(owner, answer["macaron"]["turn"]).added
+        heard[owner] = [entry.content for entry in added if entry.kind is EntryKind.USER]
+    assert heard == {"ana": ["L1: more"], "bob": ["L1: secret-1", "L1: more"]}
+
+
+def test_a_page_that_names_this_machine_its_own_gets_nothing(url: str) -> None:
+    answer = httpx2.get(f"{url}/v1/models", headers={"Host": "evil.example"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "host_not_local")
+
+
+def test_a_body_is_read_up_to_its_bound(turns: Turns) -> None:
+    with serving(turns, limits=Limits(body_bytes=1000)) as (url, _):
+        large = HELLO | {"user": "x" * 1000}
+        assert posted(url, CHAT, large).status_code == 413
+        chunks = (b"x" * 300 for _ in range(10))
+        assert httpx2.post(f"{url}{CHAT}", content=chunks).status_code == 413
+        assert posted(url, CHAT, HELLO).status_code == 200
+
+
+def test_a_body_that_comes_too_slowly_is_given_up(turns: Turns) -> None:
+    with serving(turns, limits=Limits(body_seconds=0.2)) as (url, _), _connected(url) as line:
+        line.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{")
+        assert b" 408 " in line.recv(4096)
+
+
+def test_headers_cannot_be_injected(url: str) -> None:
+    request = HELLO | {"model": "macaron:L1\r\nX-Injected: 1"}
+    answer = posted(url, CHAT, request)
+    assert answer.status_code == 400 and "x-injected" not in answer.headers
+    with _connected(url) as line:
+        line.sendall(b"GET /v1/models/a%0d%0aX-Injected:%201 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        head = line.recv(65536).partition(b"\r\n\r\n")[0]
+    assert b" 404 " in head and b"\r\nX-Injected" not in head
+
+
+def _connected(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def test_without_keys_only_this_machine_is_served(turns: Turns, tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    store = open_store(settings)
+    with pytest.raises(UserError, match="0.0.0.0 is reached from other machines.*keys create"):
+        make_server(settings, store, turns, lineage.root(), Door(host="0.0.0.0"))
+    one_sentence(run(tmp_path, "serve"), 2, "no generation to serve")
