@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from loop.app import open_store
 from loop.cli.figures import read
@@ -18,25 +15,15 @@ from loop.core.gate import Interval, Standing
 from loop.core.generation import CanaryReport, Generation
 from loop.report.page import page
 from loop.settings import Settings
+from tests.browser import browser, overflow, serious_faults
 from tests.store import lineage
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+__all__ = ["browser"]
+
 GAIN = Interval(point=3.0, low=-1.0, high=6.0, n=40, clusters=8)
 FIGURES = Path(__file__).parents[2] / "examples" / "figures" / "macaron-v1.toml"
 SEEDS = {"one_shot": {"1": 2.0, "2": 4.0, "3": 3.0}}
 LARGEST_BYTES = 3_000_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("no chromium found (apt-get install chromium)")
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        )
-        yield found
-        found.close()
 
 
 def whole(parent: Generation, blob: str, standing: Standing = Standing.PROMOTED) -> Generation:
@@ -95,16 +82,10 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_axe_finds_no_serious_fault(browser: Browser, file: Path, width: int, scheme: str) -> None:
     tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
     tab.goto(f"file://{file}")
-    found = Axe().run(tab).response["violations"]
-    serious = [
-        f"{fault['id']}: {fault['nodes'][0]['html'][:200]}"
-        for fault in found
-        if fault["impact"] in ("serious", "critical")
-    ]
-    overflow = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    serious, wider = serious_faults(tab), overflow(tab)
     tab.close()
     assert serious == []
-    assert overflow <= 0  # wide tables scroll in their own box, not the page
+    assert wider <= 0  # wide tables scroll in their own box, not the page
 
 
 OVERLAPS = """
