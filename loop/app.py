@@ -357,6 +357,7 @@ def make_server(settings: Settings, store: SqlStore, turns: Turns, serving: Gene
     from loop.serve.http.run import Server
     from loop.serve.http.server import make_app
     from loop.serve.http.service import Service
+    from loop.store.responses import SqlResponses
 
     access = open_access(settings)
     has_keys = bool(access.issued())
@@ -364,7 +365,8 @@ def make_server(settings: Settings, store: SqlStore, turns: Turns, serving: Gene
         raise UserError(f"{door.host} is reached from other machines and there is no key: macaron-loop keys create")
     champion = Champion(turns, serving, lambda: store.champion(settings.family))
     words = load_tokens(serving.pair.base, store.blobs)
-    service = Service(turns, words, access if has_keys else None, door.owner)
+    responses = SqlResponses(settings.database)
+    service = Service(turns, words, responses, access if has_keys else None, door.owner)
     return Server(make_app(service), door, lambda: champion.prepare(serving.pair), (champion.follow,))
 
 

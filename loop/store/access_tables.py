@@ -1,4 +1,4 @@
-"""The tables of keys and of what they spent; ``METADATA`` here knows every table of the store."""
+"""The tables of keys and of what they spent."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from loop.core.conversation import Exchange, Summed, Timeline, joined
 from loop.store.conversation_tables import ExchangeRow, SummedRow
 from loop.store.database import now, reading, writing
 from loop.store.nouns import insert_missing
+from loop.store.response_tables import ResponseRow
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,14 @@ class SqlConversations:
             return session.exec(wanted.order_by(col(ExchangeRow.at).desc(), col(ExchangeRow.id)).limit(1)).first()
 
     def forget(self, owner: str, turn: str) -> int:
-        """Delete the whole conversation of a turn, every branch; returns how many turns. LookupError."""
+        """Delete the whole conversation of a turn, every branch, with its responses.
+
+        Returns how many turns. LookupError.
+        """
         with writing(self.url) as session:
             opening = _own(session, owner, turn).opening
             rows = session.exec(select(ExchangeRow).where(ExchangeRow.opening == opening)).all()
+            session.exec(delete(ResponseRow).where(col(ResponseRow.turn).in_([row.id for row in rows])))
             session.exec(delete(SummedRow).where(col(SummedRow.exchange).in_([row.id for row in rows])))
             # A turn goes before the one it follows.
             for row in sorted(rows, key=lambda row: row.number, reverse=True):

@@ -13,8 +13,8 @@ from loop.core.gate import Standing
 from loop.core.manifest import Surroundings
 from loop.core.stage import Stage
 from loop.store import lease
-from loop.store.access_tables import METADATA
 from loop.store.database import reading
+from loop.store.response_tables import METADATA
 from loop.store.tables import (
     AdapterRow,
     AttemptRow,

@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 
 from loop import __version__
 from loop.core.errors import LoopError
-from loop.serve.http import chat, messages, models, page
+from loop.serve.http import chat, messages, models, page, responses
 from loop.serve.http.gate import Gate
 from loop.serve.http.refusals import refusal_of
 from loop.serve.http.service import Service
 
-ROUTERS: Sequence[APIRouter] = (models.router, chat.router, messages.router, page.router)
+ROUTERS: Sequence[APIRouter] = (models.router, chat.router, responses.router, messages.router, page.router)
 _ERRORS = {400: "bad request", 401: "no valid key", 403: "not in the key's scopes", 404: "not found"} | {
     408: "the body came too slowly",
     413: "the body is too large",

@@ -17,6 +17,7 @@ from loop.serve.drawing import Drawing
 from loop.serve.http.calls import AUTO, NONE, REQUIRED, Call, Offered, described, read, written
 from loop.serve.http.refusals import Refused
 from loop.serve.http.shapes import Shape
+from loop.serve.kept import Responses
 from loop.serve.turns import Delivered, Turns
 
 MODEL = "macaron"
@@ -133,12 +134,14 @@ class Service:
 
     turns: Turns
     words: Words
+    responses: Responses
     access: Access | None = None
     owner: str = "local"
     limits: Limits = Limits()
     is_ready: bool = False
     is_draining: bool = False
     open_requests: int = 0
+    behind: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     watches: list[Watch] = field(default_factory=list)
 
     def pin(self, model: str) -> str:

@@ -6,7 +6,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,9 +15,9 @@ import pytest
 
 from loop.core.access import Access
 from loop.core.base import Base
-from loop.core.episode import Completion, Request
+from loop.core.episode import Completion, Failure, Request
 from loop.core.pair import Message, Pair
-from loop.ports import Blobs, EngineReport, Follow
+from loop.ports import Blobs, EngineReport, Follow, Hear
 from loop.serve.http.run import Door, Server, address, bound
 from loop.serve.http.server import make_app
 from loop.serve.http.service import Limits, Service
@@ -27,6 +27,7 @@ from loop.store.blobs import FsBlobs
 from loop.store.conversations import SqlConversations
 from loop.store.database import dispose
 from loop.store.migrate import upgrade
+from loop.store.responses import SqlResponses
 from tests import fakes
 from tests.mol.turns import harness
 from tests.serve import simulated
@@ -55,7 +56,10 @@ def answer(request: Request) -> str:
 
 
 class Spelling:
-    """Its tokens are the code points of letters, 2 ends a reply; ``gate`` holds answers back, ``asked`` keeps all."""
+    """Its tokens are the code points of letters, 2 ends a reply; ``asked`` keeps all requests.
+
+    ``gate`` holds answers back once their first half was told.
+    """
 
     def __init__(self) -> None:
         self.asked: list[Request] = []
@@ -68,16 +72,23 @@ class Spelling:
         blobs: Blobs,
         requests: Sequence[tuple[int, Request]],
         follow: Follow,
-        hear: Callable[[int, str], bool] | None = None,
+        hear: Hear | None = None,
     ) -> EngineReport:
-        waiting = list(requests)
+        waiting, failures = list(requests), dict[int, Failure]()
         while waiting:
             key, request = waiting.pop(0)
             self.asked.append(request)
-            if not request.choices:
-                self.gate.wait(20)
-            waiting.extend(follow(key, self.completion(request)))
-        return EngineReport()
+            done = self.completion(request)
+            if hear is not None and not request.choices and not self._is_wanted(key, done.text, hear):
+                failures[key] = Failure(boundary="cancelled", message="given up")
+                continue
+            waiting.extend(follow(key, done))
+        return EngineReport(failures=failures)
+
+    def _is_wanted(self, key: int, text: str, hear: Hear) -> bool:
+        hear(key, text[: len(text) // 2])
+        self.gate.wait(20)
+        return hear(key, text)
 
     def completion(self, request: Request) -> Completion:
         prompt = tuple(ord(letter) for message in request.messages for letter in message.content)
@@ -135,7 +146,7 @@ def serving(
     turns: Turns, access: Access | None = None, limits: Limits = LIMITS, drain: float = 5.0
 ) -> Iterator[tuple[str, Server]]:
     """The address of a server that takes turns, and the server; it is drained at the end."""
-    service = Service(turns, Letters(), access, limits=limits)
+    service = Service(turns, Letters(), SqlResponses(turns.kept.url), access, limits=limits)  # type: ignore[attr-defined]
 
     async def ready() -> None: ...
 

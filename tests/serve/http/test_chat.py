@@ -69,6 +69,15 @@ def test_a_conversation_with_tools_goes_on_after_the_server_was_started_again(en
     assert replies == [(1, "L1"), (1, "L1"), (2, "L1")]
 
 
+def test_a_reply_is_streamed_while_it_grows(url: str, engine: Spelling) -> None:
+    engine.gate.clear()
+    stream = client(url).chat.completions.create(model="macaron", messages=[said("L1: secret-6")], stream=True)  # type: ignore[list-item]
+    told = [next(stream).choices[0].delta.content for _ in range(2)]
+    assert told == ["", "secret-6"]
+    engine.gate.set()
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == " after 1"
+
+
 def test_results_return_to_the_caller_with_no_routing(url: str, engine: Spelling) -> None:
     messages: list[Any] = [said("L2: the weather in Oslo")]
     reply, _, _ = streamed(client(url), messages, tools=[WEATHER])
