@@ -40,6 +40,7 @@ from loop.serve.turns import Turns
 from loop.store.blobs import FsBlobs
 from loop.store.conversations import SqlConversations
 from loop.store.migrate import upgrade
+from loop.store.responses import SqlResponses
 
 SECRET = re.compile(r"secret-\d+")
 LABELS = ("L0", "L1", "L2")
@@ -247,7 +248,7 @@ def main() -> int:
         engine, kept = Paced(), SqlConversations(url)
         hub = Hub(engine, BASE, FsBlobs(url=f"file://{folder}/blobs"), most_waiting=4 * options.conversations)  # type: ignore[arg-type]
         turns = Turns(Pair(base=BASE, adapters=(), harness=HARNESS), hub, kept)
-        service = Service(turns, Words(), owner=OWNER)
+        service = Service(turns, Words(), SqlResponses(url), owner=OWNER)
         seen = asyncio.run(soak(service, engine, options.conversations, options.seconds))
         hub.close(10)
         faults = [*seen.faults, *kept_faults(kept, seen)]

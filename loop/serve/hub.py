@@ -55,6 +55,11 @@ class Hub:
         self._thread = threading.Thread(target=self._run, name="hub", daemon=True)
         self._thread.start()
 
+    @property
+    def waiting(self) -> int:
+        """How many requests have not begun."""
+        return len(self._waiting)
+
     def ask(self, request: Request, hear: Callable[[str], None] = lambda text: None) -> Answer:
         """The future reply; raises Busy when too many wait or the hub is closing."""
         with self._changed:

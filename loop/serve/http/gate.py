@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from loop.serve.http.refusals import Refused
+from loop.serve.http.refusals import CLOSED, Refused
 from loop.serve.http.service import Service
 
 log = logging.getLogger(__name__)
@@ -58,6 +58,8 @@ class Gate:
             await response(scope, receive, outgoing)
         finally:
             self.service.open_requests -= 1
+            route = getattr(scope.get("route"), "path", "none")
+            self.service.figures.requested(route, outgoing.status)
 
     def _check_host(self, scope: Scope) -> None:
         """Without keys, a page that has its own name lead to this machine must not get in."""
@@ -109,10 +111,11 @@ class _Outgoing:
     """Sends with a bound on how long the reader may stand still."""
 
     def __init__(self, send: Send, seconds: float) -> None:
-        self.send, self.seconds = send, seconds
+        self.send, self.seconds, self.status = send, seconds, CLOSED
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.status = message["status"]
             set_already = {name.lower() for name, _ in message["headers"]}
             message["headers"] = [*message["headers"], *(pair for pair in _HEADERS if pair[0] not in set_already)]
         try:

@@ -1,13 +1,14 @@
-"""``/v1/models`` and ``/health``: what can be asked, and whether."""
+"""``/v1/models``, ``/health`` and ``/metrics``: what can be asked, whether, and what was."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 
-from loop.serve.http.doors import Served, Talker
+from loop.serve.http.doors import Served, Talker, Watcher
+from loop.serve.http.figures import CONTENT_TYPE
 from loop.serve.http.service import Service
 
 router = APIRouter(tags=["models"])
@@ -32,6 +33,12 @@ async def health(service: Served) -> JSONResponse:
     """200 while turns are taken; 503 before the model is loaded, and once the server ends."""
     status = "draining" if service.is_draining else "ready" if service.is_ready else "loading"
     return JSONResponse({"status": status}, 200 if status == "ready" else 503)
+
+
+@router.get("/metrics", response_class=Response)
+async def metrics(service: Served, grant: Watcher) -> Response:
+    """The figures of this server, for Prometheus."""
+    return Response(service.figures.text(), media_type=CONTENT_TYPE)
 
 
 def _model(service: Service, name: str) -> dict[str, Any]:

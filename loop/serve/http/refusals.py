@@ -20,6 +20,8 @@ from loop.serve.turns import Overflow
 logger = logging.getLogger(__name__)
 
 BUSY_SECONDS = 1
+# What nobody reads: the client hung up.
+CLOSED = 499
 ANTHROPIC_PATH = "/v1/messages"
 
 # What the schema of a request cannot say of why a value is refused.

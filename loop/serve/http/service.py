@@ -15,6 +15,7 @@ from loop.core.noun import Noun
 from loop.core.pair import Message
 from loop.serve.drawing import Drawing
 from loop.serve.http.calls import AUTO, NONE, REQUIRED, Call, Offered, described, read, written
+from loop.serve.http.figures import Figures
 from loop.serve.http.refusals import Refused
 from loop.serve.http.shapes import Shape
 from loop.serve.kept import Responses
@@ -120,14 +121,6 @@ class _Unfit(Exception):
         self.hops = tuple(hops)
 
 
-class Watch(Protocol):
-    """Who counts what turns take."""
-
-    def answered(self, hops: Sequence[HopRecord], seconds: float) -> None:
-        """Count a turn that was answered."""
-        ...
-
-
 @dataclass(eq=False)
 class Service:
     """The server's one state; ``access`` None lets everybody in as ``owner``, on this machine alone."""
@@ -142,7 +135,9 @@ class Service:
     is_draining: bool = False
     open_requests: int = 0
     behind: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    watches: list[Watch] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.figures = Figures(lambda: self.turns.hub.waiting)
 
     def pin(self, model: str) -> str:
         """The specialist that a model's name pins, empty for the routed one; Refused for any other name."""
@@ -190,8 +185,7 @@ class Service:
             if self.access is not None and spent:
                 tokens = sum(hop.prompt_tokens + hop.generated_tokens for hop in spent)
                 await asyncio.shield(asyncio.to_thread(self.access.spend, grant, tokens))
-        for watch in self.watches:
-            watch.answered(spent, asyncio.get_running_loop().time() - started)
+        self.figures.answered(spent, asyncio.get_running_loop().time() - started)
         text, calls = read(delivered.exchange.reply.text, wanted.callable)
         drawn = [pair for one in delivered.answers for pair in zip(one.token_ids, one.logprobs, strict=True)]
         return Answered(delivered.id, text, calls, delivered.exchange, tuple(spent), tuple(drawn), told.told)

@@ -12,11 +12,10 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 
 from loop.core.access import Grant
-from loop.serve.http.refusals import Refused, refusal_of
+from loop.serve.http.refusals import CLOSED, Refused, refusal_of
 from loop.serve.http.service import Answered, Service, Wanted
 
 Event = tuple[str, dict[str, Any]]
-CLOSED = 499
 
 
 class Gone(Refused):

@@ -65,6 +65,21 @@ def test_a_revoked_key_and_one_of_another_scope_open_nothing(guarded: str, acces
     assert posted(guarded, CHAT, HELLO, Authorization=f"Bearer {watcher}").status_code == 403
 
 
+def test_the_figures_are_those_of_what_was_asked(guarded: str, access: SqlAccess, engine: Spelling) -> None:
+    posted(guarded, CHAT, HELLO, Authorization=f"Bearer {key(access)}")
+    posted(guarded, "/v1/nowhere/<script>", HELLO)
+    headers = {"Authorization": f"Bearer {key(access, scope=Scope.METRICS)}"}
+    text = httpx2.get(f"{guarded}/metrics", headers=headers).text
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert lines['macaron_requests_total{route="/v1/chat/completions",status="200"}'] == "1.0"
+    assert lines['macaron_requests_total{route="none",status="404"}'] == "1.0" and "script" not in text
+    answered = engine.completion(engine.asked[-1])
+    assert float(lines['macaron_tokens_total{hop="answer",kind="generated"}']) == len(answered.token_ids)
+    assert float(lines['macaron_tokens_total{hop="route",kind="generated"}']) == len("L1") + 1
+    assert lines["macaron_turn_seconds_count"] == "1.0" and lines["macaron_waiting_requests"] == "0.0"
+    assert posted(guarded, CHAT, HELLO, **headers).status_code == 403
+
+
 def test_a_spent_quota_says_when_to_come_again(guarded: str, access: SqlAccess) -> None:
     secret = key(access, requests_per_minute=1)
     assert posted(guarded, CHAT, HELLO, Authorization=f"Bearer {secret}").status_code == 200
