@@ -27,7 +27,7 @@ from loop.core.plan import Plan, Spec
 from loop.core.score import Scorecard
 from loop.core.training_set import TrainingProfile
 from loop.pipeline.parts import Loop
-from loop.ports import Blobs, Executor, Judge, Progress, Tracker
+from loop.ports import Executor, Judge, Progress, Tracker
 from loop.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from loop.serve.http.run import Door, Server
     from loop.serve.turns import Turns
     from loop.store.access import SqlAccess
+    from loop.store.blobs import FsBlobs
     from loop.store.sql import SqlStore
 
 
-def open_blobs(settings: Settings) -> Blobs:
+def open_blobs(settings: Settings) -> FsBlobs:
     """The blobs of these settings."""
     from loop.store.blobs import FsBlobs
 

@@ -389,6 +389,10 @@ class Store(Protocol):
         """The training rows of these generations' attempts for one label, in order."""
         ...
 
+    def forgotten(self) -> frozenset[str]:
+        """The cases of living experience that may not be learned from any more."""
+        ...
+
     def tasks_met(self, generation: Generation) -> tuple[Task, ...]:
         """The train tasks met to make a generation; empty for a root."""
         ...

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from loop.core.episode import Episode, Split
+from loop.core.living import LIVING
 from loop.core.noun import Noun, seed_from
 from loop.core.pair import Harness, Message
 from loop.core.score import CaseScore
@@ -74,9 +75,12 @@ class _Climb:
 
 
 def _pool(training_set: TrainingSet, episodes: Sequence[Episode]) -> list[Episode]:
-    """The episodes behind a training set, each once, in the order of its rows."""
+    """The episodes behind a training set, each once, in the order of its rows.
+
+    None of people's conversations: a harness is read by everyone, and outlives a deletion.
+    """
     known = {episode.digest: episode for episode in episodes}
-    wanted = dict.fromkeys(row.episode for row in training_set.rows)
+    wanted = dict.fromkeys(row.episode for row in training_set.rows if row.environment != LIVING)
     pool = [known[digest] for digest in wanted if digest in known]
     leaked = [episode for episode in pool if episode.task.split is not Split.TRAIN]
     if leaked:

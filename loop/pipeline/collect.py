@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from loop.core.episode import Episode, EpisodeShard
 from loop.core.errors import StageFailed
+from loop.core.living import ERASED
 from loop.core.results import TaskList
 from loop.core.stage import Stage
 from loop.pipeline.allowance import Unit, interleaved, spend
@@ -36,8 +37,11 @@ def collect(run: Run, tasks: TaskList, routes: Mapping[str, EpisodeShard]) -> di
 
 
 def refuse_broken(episodes: Sequence[Episode], share: float) -> None:
-    """Stop when too many episodes are Failures: their tasks would silently be missing."""
-    broken = [episode.failure for episode in episodes if episode.failure is not None]
+    """Stop when too many episodes are Failures: their tasks would silently be missing.
+
+    One that was taken away at its owner's wish did not break.
+    """
+    broken = [e.failure for e in episodes if e.failure is not None and e.failure.boundary != ERASED]
     if len(broken) > share * len(episodes):
         first = broken[0]
         raise StageFailed(

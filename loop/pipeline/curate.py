@@ -49,11 +49,16 @@ def curate(
 
 
 def candidates(run: Run, episodes: Sequence[Episode], scores: Sequence[CaseScore]) -> Iterator[tuple[Row, str]]:
-    """A row for each reply of an episode that passed and scored enough, with its label."""
-    by_episode = {score.episode: score for score in scores}
+    """A row for each reply of an episode that passed and scored enough, with its label; of no forgotten case."""
+    by_episode, forgotten = {score.episode: score for score in scores}, run.loop.store.forgotten()
     for episode in episodes:
         score = by_episode[episode.digest]
-        if not score.passed or score.score is None or score.score < run.plan.curate.min_score:
+        if (
+            episode.task.case in forgotten
+            or not score.passed
+            or score.score is None
+            or score.score < run.plan.curate.min_score
+        ):
             continue
         environment = run.loop.environment(episode.task.environment)
         request = environment.text(episode.task, run.loop.contract)

@@ -6,7 +6,6 @@ from sqlalchemy import BigInteger, Index
 from sqlmodel import Field
 
 from loop.core.access import Grant
-from loop.store.conversation_tables import METADATA as METADATA
 from loop.store.tables import Table, document
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,16 @@ class FsBlobs(Noun):
         if not _is_whole(target, digest):
             self._fetch_tree(digest, target)
         return target
+
+    def erase(self, digest: str) -> None:
+        """Take a blob away for good; nothing happens where there is none. Trees stay."""
+        root, address = self._local(), _address("blobs", digest)
+        if root is not None:
+            (root / address).unlink(missing_ok=True)
+            return
+        filesystem, base = self._remote()
+        with suppress(FileNotFoundError):
+            filesystem.rm_file(f"{base}/{address}")
 
     def has(self, digest: str) -> bool:
         """Whether a blob or a tree of that digest is present (content is checked on get)."""

@@ -6,7 +6,6 @@ from sqlalchemy import Index
 from sqlmodel import Field
 
 from loop.core.conversation import Exchange, Summed
-from loop.store.tables import METADATA as METADATA
 from loop.store.tables import Table, document
 
 

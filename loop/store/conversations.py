@@ -17,6 +17,9 @@ from sqlmodel import Session, col, select
 from loop.core.conversation import Exchange, Summed, Timeline, joined
 from loop.store.conversation_tables import ExchangeRow, SummedRow
 from loop.store.database import now, reading, writing
+from loop.store.lease import alone
+from loop.store.living import consent_of, forget_cases
+from loop.store.living_tables import ExportedRow, OptOutRow
 from loop.store.nouns import insert_missing
 from loop.store.response_tables import ResponseRow
 
@@ -74,14 +77,17 @@ class SqlConversations:
             return session.exec(wanted.order_by(col(ExchangeRow.at).desc(), col(ExchangeRow.id)).limit(1)).first()
 
     def forget(self, owner: str, turn: str) -> int:
-        """Delete the whole conversation of a turn, every branch, with its responses.
+        """Delete the whole conversation of a turn, every branch, with its responses, and forget the cases made of it.
 
         Returns how many turns. LookupError.
         """
         with writing(self.url) as session:
+            alone(session, consent_of(owner))
             opening = _own(session, owner, turn).opening
             rows = session.exec(select(ExchangeRow).where(ExchangeRow.opening == opening)).all()
             session.exec(delete(ResponseRow).where(col(ResponseRow.turn).in_([row.id for row in rows])))
+            forget_cases(session, ExportedRow.opening == opening)
+            session.exec(delete(OptOutRow).where(col(OptOutRow.opening) == opening))
             session.exec(delete(SummedRow).where(col(SummedRow.exchange).in_([row.id for row in rows])))
             # A turn goes before the one it follows.
             for row in sorted(rows, key=lambda row: row.number, reverse=True):

@@ -55,10 +55,7 @@ def fence(session: Session, url: str, family: str) -> None:
     that it committed (PostgreSQL; SQLite has one writer anyway). Raises StoreConflict when this
     process held the lease and lost it (a long stop of the machine).
     """
-    connection = session.connection()
-    if connection.dialect.name == "postgresql":
-        query = text("SELECT pg_advisory_xact_lock(hashtext('macaron-loop'), hashtext(:family))")
-        connection.execute(query, {"family": family})
+    alone(session, family)
     token = _held.get((url, family))
     if token is None:
         return
@@ -69,6 +66,14 @@ def fence(session: Session, url: str, family: str) -> None:
             f"this process lost the lease of lineage {family} (its heartbeat stopped for over {TIME_TO_LIVE:.0f} s); "
             f"it is now held by {taker}: run the same command again to resume"
         )
+
+
+def alone(session: Session, name: str) -> None:
+    """Wait until no other transaction is alone under this name (PostgreSQL; SQLite has one writer anyway)."""
+    connection = session.connection()
+    if connection.dialect.name == "postgresql":
+        query = text("SELECT pg_advisory_xact_lock(hashtext('macaron-loop'), hashtext(:name))")
+        connection.execute(query, {"name": name})
 
 
 def holder_of(session: Session, family: str) -> LeaseRow | None:

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, text
 import loop
 from loop.core.errors import UserError
 from loop.store.database import engine_for, explained, shown, sqlite_path
-from loop.store.response_tables import METADATA
+from loop.store.schema import METADATA
 
 # Any fixed number: it names our advisory lock among those of a PostgreSQL server.
 ADVISORY_LOCK = 6_021_340_507

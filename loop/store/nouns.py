@@ -17,6 +17,7 @@ from loop.core.noun import Noun
 from loop.core.pair import Adapter, Harness
 from loop.ports import Blobs
 from loop.store.database import now, reading, writing
+from loop.store.living_tables import ErasureRow
 from loop.store.parquet import decode, encode
 from loop.store.tables import AdapterRow, BaseRow, ContractRow, GenerationRow, HarnessRow, NounRow
 
@@ -50,10 +51,14 @@ def add_noun(session: Session, noun: Noun, blob: str) -> None:
 
 
 def save(url: str, blobs: Blobs, noun: Noun) -> str:
-    """Store a noun and return its digest; the first to store a digest wins, a torn blob is replaced."""
+    """Store a noun and return its digest; the first to store a digest wins, a torn blob is replaced.
+
+    A noun whose body was taken away is not stored again.
+    """
     with reading(url) as session:
         row = session.get(NounRow, noun.digest)
-    if row is not None and _is_whole(blobs, row.blob):
+        erased = session.get(ErasureRow, noun.digest) is not None
+    if row is not None and (erased or _is_whole(blobs, row.blob)):
         return noun.digest
     blob = blobs.put(encode(noun))
     with writing(url) as session:
@@ -65,8 +70,12 @@ def save(url: str, blobs: Blobs, noun: Noun) -> str:
 
 
 def load(url: str, blobs: Blobs, kind: type[NounT], digest: str) -> NounT:
-    """Read a noun and check that it is the one asked for; raises TornBlob."""
+    """Read a noun and check that it is the one asked for; raises TornBlob.
+
+    For one whose body was taken away the noun that stands for it is read: it has a digest of its own.
+    """
     with reading(url) as session:
+        digest = standing(session, digest)
         row = session.get(NounRow, digest)
         document = _document(session, kind, digest) if row is None else None
     if document is not None:
@@ -84,6 +93,13 @@ def load(url: str, blobs: Blobs, kind: type[NounT], digest: str) -> NounT:
             "read it with the macaron-loop version that wrote it, or run its step again with --fresh"
         ) from error
     return _checked(noun, digest, f"blob {row.blob}")
+
+
+def standing(session: Session, digest: str) -> str:
+    """The digest of the noun itself, or of what stands for it since its body was taken away."""
+    while (row := session.get(ErasureRow, digest)) is not None:
+        digest = row.replacement
+    return digest
 
 
 def _document(session: Session, kind: type[NounT], digest: str) -> NounT | None:

@@ -14,7 +14,7 @@ from loop.core.manifest import Surroundings
 from loop.core.stage import Stage
 from loop.store import lease
 from loop.store.database import reading
-from loop.store.response_tables import METADATA
+from loop.store.schema import METADATA
 from loop.store.tables import (
     AdapterRow,
     AttemptRow,

@@ -1,11 +1,10 @@
-"""The table of responses; ``METADATA`` here knows every table of the store."""
+"""The table of responses."""
 
 from __future__ import annotations
 
 from sqlmodel import Field
 
 from loop.core.response import KeptResponse
-from loop.store.access_tables import METADATA as METADATA
 from loop.store.tables import Table, document
 
 

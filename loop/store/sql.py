@@ -26,12 +26,13 @@ from loop.core.plan import Plan
 from loop.core.rescore import Standpoint
 from loop.core.results import TaskList
 from loop.core.stage import Stage
-from loop.core.training_set import Row, TrainingSet
+from loop.core.training_set import Row
 from loop.ports import Attempt, Blobs, Trained
-from loop.store import episodes, lease, migrate, nouns, queries, rescores
+from loop.store import episodes, lease, migrate, nouns, queries, rescores, taught
 from loop.store.attempt import SqlAttempt
 from loop.store.changes import differences
 from loop.store.database import now, reading, writing
+from loop.store.living import SqlLiving
 from loop.store.registry import CHAMPION, point, register
 from loop.store.tables import (
     AttemptRow,
@@ -41,7 +42,6 @@ from loop.store.tables import (
     NoiseFloorRow,
     NounRow,
     StepRow,
-    TrainingSetRow,
 )
 from loop.store.views import (
     AdapterView,
@@ -190,14 +190,14 @@ class SqlStore:
     def replay(self, family: str, ancestors: Sequence[str], label: str) -> tuple[Row, ...]:
         """The training rows of these generations' attempts for one label, in order.
 
-        A row that a descendant replayed itself is given once, where it came up first.
+        A row that a descendant replayed itself is given once, where it came up first; one of a
+        forgotten case is not given.
         """
-        found: dict[tuple[str, int], Row] = {}
-        for ancestor in ancestors:
-            for digest in self._sets_of(family, ancestor, label):
-                for row in self.load(TrainingSet, digest).rows:
-                    found.setdefault((row.episode, row.turn), row)
-        return tuple(found.values())
+        return taught.replay(self.url, self.blobs, family, ancestors, label)
+
+    def forgotten(self) -> frozenset[str]:
+        """The cases of living experience that may not be learned from any more."""
+        return SqlLiving(self.url).forgotten()
 
     def load(self, kind: type[NounT], digest: str) -> NounT:
         """Any stored noun by its digest; raises TornBlob."""
@@ -333,17 +333,6 @@ class SqlStore:
         """The names of all lineages, sorted."""
         with reading(self.url) as session:
             return sorted(session.exec(select(GenerationRow.family).distinct()).all())
-
-    def _sets_of(self, family: str, generation: str, label: str) -> Sequence[str]:
-        query = (
-            select(TrainingSetRow.noun)
-            .join(GenerationRow, col(GenerationRow.attempt) == col(TrainingSetRow.attempt))
-            .where(GenerationRow.family == family, GenerationRow.digest == generation)
-            .where(TrainingSetRow.label == label)
-            .order_by(TrainingSetRow.stage, TrainingSetRow.key)
-        )
-        with reading(self.url) as session:
-            return session.exec(query).all()
 
     def _begin(self, session: Session, family: str, parent: Generation, plan: Plan, fresh: bool) -> AttemptRow:
         of_parent = select(AttemptRow).where(AttemptRow.parent == parent.digest)
