@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from loop.serve.turns import Turns
     from loop.store.access import SqlAccess
     from loop.store.blobs import FsBlobs
+    from loop.store.living import SqlLiving
     from loop.store.sql import SqlStore
 
 
@@ -65,6 +66,14 @@ def open_access(settings: Settings) -> SqlAccess:
 
     open_store(settings)
     return SqlAccess(settings.database)
+
+
+def open_living(settings: Settings) -> SqlLiving:
+    """The consents of these settings' store, brought to the newest schema as ``open_store`` does."""
+    from loop.store.living import SqlLiving
+
+    open_store(settings)
+    return SqlLiving(settings.database)
 
 
 def open_contract(settings: Settings) -> Contract:

@@ -12,7 +12,9 @@ from loop.cli import (
     adapters,
     base,
     chat,
+    consent,
     contract,
+    conversations,
     database,
     doctor,
     engine,
@@ -63,6 +65,8 @@ app.command("noise")(manifest.noise)
 app.command("chat")(chat.chat)
 app.command("serve")(serve.serve)
 app.add_typer(keys.app, name="keys")
+app.add_typer(consent.app, name="consent")
+app.add_typer(conversations.app, name="conversations")
 app.add_typer(engine.app, name="engine")
 app.command("rollback")(policy.rollback)
 app.add_typer(figures.app, name="figures")

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from loop.core.contract import Condition, Contract, Criterion, Half, Persona, Scenario, Slot
 from loop.core.episode import Episode, Record, Split, Task, ToolCall
+from loop.core.living import LIVING
 from loop.core.noun import Noun, seed_from
 from loop.core.outcome import report
 from loop.core.score import CaseScore, Verdict, axiom_scores, case_score, passed
@@ -216,8 +217,11 @@ def criteria_for(
     """The criteria of that half, filled from the record's slots.
 
     With a transcript, those whose ``when`` does not hold at its end are left out (and are
-    not filled: a slot that only such a case has may be missing).
+    not filled: a slot that only such a case has may be missing). People's conversations have
+    none, and are undecided, under a contract that does not say what to look for in them.
     """
+    if task.environment == LIVING and all(scenario.environment != LIVING for scenario in contract.scenarios):
+        return ()
     chosen = (c for c in scenario_of(contract, task).criteria if c.half is half)
     if transcript is not None:
         chosen = (c for c in chosen if holds(c.when, transcript, len(transcript.replies)))

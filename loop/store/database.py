@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 from collections.abc import Iterator
@@ -27,6 +28,14 @@ _engines: dict[tuple[str, int], Engine] = {}
 def now() -> str:
     """The time in UTC as ISO 8601, to the millisecond: sorts as text."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def account() -> str:
+    """Who runs this process, by the name of the account."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def parse_url(url: str) -> URL:

@@ -16,7 +16,7 @@ from sqlmodel import Session, col, select
 from loop.core.conversation import joined
 from loop.core.living import Consent, Source, Talk
 from loop.store.conversation_tables import ExchangeRow, SummedRow
-from loop.store.database import now, reading, writing
+from loop.store.database import account, now, reading, writing
 from loop.store.lease import alone
 from loop.store.living_tables import ConsentRow, ExportedRow, ExportFileRow, ForgottenRow, OptOutRow
 from loop.store.nouns import insert_missing
@@ -29,10 +29,13 @@ class SqlLiving:
     url: str
 
     def decide(self, owner: str, held: bool, terms: str, who: str) -> Consent:
-        """Record a decision; one that withdraws forgets every case made of the owner's conversations."""
+        """Record a decision; one that withdraws forgets every case made of the owner's conversations.
+
+        ``who`` enters it; empty, the account of this process.
+        """
         with writing(self.url) as session:
             alone(session, consent_of(owner))
-            session.add(ConsentRow(owner=owner, held=held, terms=terms, who=who, at=now()))
+            session.add(ConsentRow(owner=owner, held=held, terms=terms, who=who or account(), at=now()))
             session.flush()
             if not held:
                 forget_cases(session, ExportedRow.owner == owner)

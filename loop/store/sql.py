@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 from collections.abc import Sequence
@@ -31,7 +30,7 @@ from loop.ports import Attempt, Blobs, Trained
 from loop.store import episodes, lease, migrate, nouns, queries, rescores, taught
 from loop.store.attempt import SqlAttempt
 from loop.store.changes import differences
-from loop.store.database import now, reading, writing
+from loop.store.database import account, now, reading, writing
 from loop.store.living import SqlLiving
 from loop.store.registry import CHAMPION, point, register
 from loop.store.tables import (
@@ -380,8 +379,4 @@ def _short(rows: Sequence[GenerationRow]) -> str:
 
 
 def _who() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()} (process {os.getpid()})"
+    return f"{account()}@{socket.gethostname()} (process {os.getpid()})"

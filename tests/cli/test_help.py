@@ -48,7 +48,19 @@ def test_every_command_has_help_that_fits_80_columns() -> None:
             "harness",
             "adapters",
         )
-        + ("routing", "keys", "keys create", "keys list", "base", "db", "mlflow", "doctor")
+        + (
+            "routing",
+            "keys",
+            "keys create",
+            "keys list",
+            "consent",
+            "conversations",
+            "conversations forget",
+            "base",
+            "db",
+            "mlflow",
+            "doctor",
+        )
     )
     for group in groups:
         done = subprocess.run([command, *group.split(), "--help"], capture_output=True, text=True, check=True)
