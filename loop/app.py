@@ -31,6 +31,7 @@ from loop.ports import Executor, Judge, Progress, Tracker
 from loop.settings import Settings
 
 if TYPE_CHECKING:
+    from loop.core.imported import Imported, Terms
     from loop.engines.install import Build
     from loop.gains.power import Detectable
     from loop.judges.llm import LlmJudge
@@ -352,7 +353,9 @@ def open_turns(settings: Settings, store: SqlStore, pair: Pair) -> Iterator[Turn
     from loop.serve.hub import Hub
     from loop.serve.turns import Turns
     from loop.store.conversations import SqlConversations
+    from loop.store.imports import SqlImports
 
+    SqlImports(store.url).refuse(pair)
     hub = Hub(plugins.engine(settings.engine), pair.base, store.blobs)
     try:
         yield Turns(pair, hub, SqlConversations(settings.database), settings.seed)
@@ -378,6 +381,26 @@ def make_server(settings: Settings, store: SqlStore, turns: Turns, serving: Gene
     responses = SqlResponses(settings.database)
     service = Service(turns, words, responses, access if has_keys else None, door.owner)
     return Server(make_app(service), door, lambda: champion.prepare(serving.pair), (champion.follow,))
+
+
+def import_adapter(
+    settings: Settings, store: SqlStore, path: Path, terms: Terms, signed: tuple[Path, Path] | None
+) -> Imported:
+    """Check a PEFT folder against the lineage's base and put its adapter under quarantine; UserError."""
+    from loop.store.database import now, who
+    from loop.store.imports import SqlImports
+    from loop.trainers.received import receive
+
+    base = known_base(settings, store) or prepare_base(settings)
+    imported = receive(path, base, store.blobs, terms, signed=signed, who=who(), at=now())
+    return SqlImports(store.url).add(imported)
+
+
+def adapter_listing(folder: Path) -> str:
+    """The lines that the owner of a PEFT folder signs."""
+    from loop.trainers.received import listing_of
+
+    return listing_of(folder)
 
 
 def first_pair(settings: Settings, loop: Loop) -> Pair:

@@ -19,7 +19,7 @@ from loop.core.contract import Contract
 from loop.core.episode import Split
 from loop.core.errors import UserError
 from loop.core.noun import Noun, digest_of
-from loop.core.pair import Harness
+from loop.core.pair import Harness, Prompt
 from loop.core.routing import RouteBank
 
 CONTRACTS = "contracts"
@@ -198,6 +198,14 @@ def load_harness(path: Path) -> Harness:
         return Harness.model_validate({**content, "prompts": prompts})
     except ValidationError as error:
         raise UserError(_sentence(error, main, {"prompts": files})) from error
+
+
+def load_prompt(file: Path) -> Prompt:
+    """A prompt file as a harness names them, read alone; UserError as for a harness."""
+    try:
+        return Prompt.model_validate(_prompt(file))
+    except ValidationError as error:
+        raise UserError(_sentence(error, file, {})) from error
 
 
 def harness_names(root: Path) -> tuple[str, ...]:

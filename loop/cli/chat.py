@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from loop.core.conversation import Exchange
-    from loop.core.generation import Generation
     from loop.serve.turns import Delivered, Turns
-    from loop.settings import Settings
-    from loop.store.sql import SqlStore
 
 OWNER = "local"
 PROMPT = "you> "
@@ -43,24 +40,15 @@ def chat(
     was gone on from before.
     """
     from loop.app import open_store, open_turns
+    from loop.cli.lineage import find_or_champion
     from loop.settings import load_settings
 
     settings = load_settings(config)
     store = open_store(settings)
-    generation = _generation(settings, store, which)
+    generation = find_or_champion(settings, store, which)
     lines = [message] if message is not None else _typed(sys.stdin, sys.stdin.isatty())
     with open_turns(settings, store, generation.pair) as turns:
         asyncio.run(_talk(turns, lines, pin, after, as_json))
-
-
-def _generation(settings: Settings, store: SqlStore, which: str) -> Generation:
-    from loop.cli.lineage import find
-    from loop.core.errors import UserError
-
-    found = find(settings, store, which) if which else store.champion(settings.family)
-    if found is None:
-        raise UserError(f"lineage {settings.family} has no generation to talk to: macaron-loop run --generation 0")
-    return found
 
 
 def _typed(stream: Iterable[str], asked: bool) -> Iterable[str]:

@@ -25,6 +25,16 @@ def find(settings: Settings, store: SqlStore, which: str) -> Generation:
     return store.by_digest(which)
 
 
+def find_or_champion(settings: Settings, store: SqlStore, which: str) -> Generation:
+    """A generation as ``find`` finds it, or the champion for an empty ``which``; UserError."""
+    from loop.core.errors import UserError
+
+    found = find(settings, store, which) if which else store.champion(settings.family)
+    if found is None:
+        raise UserError(f"lineage {settings.family} has no generation yet: macaron-loop run --generation 0")
+    return found
+
+
 def standpoints(
     settings: Settings, store: SqlStore, generations: Sequence[Generation], contract: str | None
 ) -> dict[str, Standpoint]:

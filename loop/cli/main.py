@@ -23,6 +23,7 @@ from loop.cli import (
     figures,
     harness,
     holdout,
+    imports,
     judge,
     keys,
     lineage,
@@ -75,6 +76,8 @@ app.add_typer(contract.app, name="contract")
 app.add_typer(judge.app, name="judge")
 app.add_typer(harness.app, name="harness")
 app.add_typer(routing.app, name="routing")
+adapters.app.command("import")(imports.import_)
+adapters.app.command("export")(imports.export)
 app.add_typer(adapters.app, name="adapters")
 app.add_typer(base.app, name="base")
 app.add_typer(database.app, name="db")

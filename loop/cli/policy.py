@@ -35,7 +35,9 @@ def rollback(
             "choose one that `lineage` lists as promoted or root"
         )
     with store.lease(settings.family, f"macaron-loop rollback {which}"):
-        for owner in owners(generation):
+        # Also those of owners who came later: their adapters are not in it, and it is the champion all the same.
+        later = {policy.owner for policy in store.status(settings.family).policies if policy.name == CHAMPION}
+        for owner in sorted(later.union(owners(generation))):
             store.point(settings.family, owner, CHAMPION, generation, reason)
     policies = store.status(settings.family).policies
     if as_json:

@@ -100,8 +100,8 @@ def safetensors_shapes(path: Path) -> dict[str, TensorShape]:
             for name, entry in declared.items()
             if name != "__metadata__"
         }
-        ends = [entry["data_offsets"][1] for name, entry in declared.items() if name != "__metadata__"]
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        ends = [int(entry["data_offsets"][1]) for name, entry in declared.items() if name != "__metadata__"]
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         raise UserError(f"{path} is not a safetensors file ({error}); give the adapter_model.safetensors.") from error
     expected, found = 8 + length + max(ends, default=0), path.stat().st_size
     if found != expected:

@@ -132,10 +132,13 @@ class HopRecord(Noun):
 
 
 class Reply(Noun):
-    """What the user is given at the end of a turn, its parts joined."""
+    """What the user is given at the end of a turn, its parts joined; ``label`` is who wrote the last."""
+
+    undigested: ClassVar[frozenset[str]] = frozenset({"label"})
 
     text: str
     finish: str = ""
+    label: str = ""
 
 
 class Turned(Noun):

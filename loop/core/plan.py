@@ -112,7 +112,8 @@ class Plan(Noun):
 
     ``weights`` False takes no optimiser step; ``shuffle`` deals the visible scores out at
     random before anything is chosen by them (the sham control). ``routing`` is the digest of the
-    routing bank where the plan draws from it.
+    routing bank where the plan draws from it. ``imported`` is the digest of an imported adapter
+    that is put into the parent's pair, instead of anything being trained.
     """
 
     seed: int
@@ -133,3 +134,4 @@ class Plan(Noun):
     weights: bool = True
     shuffle: bool = False
     routing: str = ""
+    imported: str = ""

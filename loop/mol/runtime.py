@@ -83,7 +83,7 @@ class _Play:
         """The draft with its reply: the texts of its parts, one below the other."""
         text = JOINT.join(completion.text for completion in self.replies)
         finish = self.replies[-1].finish if self.replies else ""
-        reply = Reply(text=text, finish=finish)
+        reply = Reply(text=text, finish=finish, label=self.timeline.entries[-1].label if self.replies else "")
         return Turned(timeline=self.timeline, reply=reply, routes=tuple(self.routes), hops=tuple(self.hops))
 
     def returned(self, say: Say) -> Asking:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -36,6 +37,11 @@ def account() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def who() -> str:
+    """The account, machine and process, as the ledgers name them."""
+    return f"{account()}@{socket.gethostname()} (process {os.getpid()})"
 
 
 def parse_url(url: str) -> URL:

@@ -10,7 +10,7 @@ from sqlmodel import Session, select
 from loop.core.errors import StoreConflict, UserError
 from loop.core.gate import Standing
 from loop.core.generation import Generation
-from loop.store import lease
+from loop.store import imports, lease
 from loop.store.database import now, reading, writing
 from loop.store.nouns import insert_missing
 from loop.store.tables import (
@@ -40,6 +40,7 @@ def register(url: str, generation: Generation, attempt: str | None) -> None:
                 _finish(session, attempt, generation)
             if _find(session, generation.digest) is None:
                 _refuse(session, generation)
+                _examine(session, generation, attempt)
                 _insert_parts(session, generation)
                 _insert(session, generation, attempt)
     except IntegrityError:
@@ -61,6 +62,7 @@ def point(url: str, family: str, owner: str, name: str, generation: str, why: st
         row = _find(session, generation)
         if row is None or row.family != family:
             raise UserError(f"{generation[:12]} is no generation of lineage {family}: choose one that `lineage` lists")
+        imports.refuse_quarantined(session, row.document.pair)
         _move(session, family, owner, name, generation, why)
 
 
@@ -93,6 +95,16 @@ def _refuse(session: Session, generation: Generation) -> None:
             f"({standing.digest[:12]}), so {generation.short} cannot be promoted too: "
             "grow from another generation, or in another family"
         )
+
+
+def _examine(session: Session, generation: Generation, attempt: str | None) -> None:
+    """Promoting the generation that an imported adapter was examined in releases it; no other may hold it."""
+    if generation.decision.standing is Standing.REJECTED:
+        return
+    made = session.get(AttemptRow, attempt) if attempt is not None else None
+    examined = made.document.imported if made is not None else ""
+    imports.refuse_quarantined(session, generation.pair, examined)
+    imports.accept(session, examined)
 
 
 def _insert_parts(session: Session, generation: Generation) -> None:

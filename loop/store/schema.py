@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loop.store import access_tables, conversation_tables, living_tables, response_tables
+from loop.store import access_tables, conversation_tables, import_tables, living_tables, response_tables
 from loop.store.tables import METADATA
 
-__all__ = ["METADATA", "access_tables", "conversation_tables", "living_tables", "response_tables"]
+__all__ = ["METADATA", "access_tables", "conversation_tables", "import_tables", "living_tables", "response_tables"]

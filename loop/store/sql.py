@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -30,7 +28,8 @@ from loop.ports import Attempt, Blobs, Trained
 from loop.store import episodes, lease, migrate, nouns, queries, rescores, taught
 from loop.store.attempt import SqlAttempt
 from loop.store.changes import differences
-from loop.store.database import account, now, reading, writing
+from loop.store.database import now, reading, who, writing
+from loop.store.imports import refuse_quarantined
 from loop.store.living import SqlLiving
 from loop.store.registry import CHAMPION, point, register
 from loop.store.tables import (
@@ -129,6 +128,7 @@ class SqlStore:
             try:
                 with writing(self.url) as session:
                     lease.fence(session, self.url, family)
+                    refuse_quarantined(session, parent.pair)
                     row = self._begin(session, family, parent, plan, fresh)
                     return SqlAttempt(self.url, self.blobs, family, row.digest, row.trial)
             except IntegrityError:
@@ -177,7 +177,7 @@ class SqlStore:
                     generation=generation,
                     why=why,
                     family=owner.family,
-                    who=_who(),
+                    who=who(),
                     at=now(),
                     times=0,
                     last="",
@@ -376,7 +376,3 @@ def _changed_plan(parent: Generation, recorded: Plan, plan: Plan) -> UserError:
 
 def _short(rows: Sequence[GenerationRow]) -> str:
     return ", ".join(row.digest[:16] for row in rows)
-
-
-def _who() -> str:
-    return f"{account()}@{socket.gethostname()} (process {os.getpid()})"

@@ -134,22 +134,31 @@ def bind(peft_model: Any, values: Mapping[str, Tensor]) -> None:
 def store_adapter(
     base: Base, blobs: Blobs, profile: TrainingProfile, values: Mapping[str, Tensor], device: torch.device
 ) -> str:
-    """Store float32 ``values`` as a PEFT folder with its probe and return the blob digest.
+    """Store float32 ``values`` as a PEFT folder with its probe and return the blob digest."""
+    peft_model, probe = probed(base, blobs, profile, values, device)
+    return keep(peft_model, probe, base, blobs)
 
-    The probe is computed here by an independent float32 model that the values are bound to.
-    """
+
+def probed(
+    base: Base, blobs: Blobs, profile: TrainingProfile, values: Mapping[str, Tensor], device: torch.device
+) -> tuple[Any, dict[str, Any]]:
+    """An independent float32 model that ``values`` are bound to, and its probe; see ``attach`` and ``bind``."""
     model = load_model(base, blobs, torch.float32, device).eval()
     prompt, tokens = probe_ids(base, model.config.vocab_size)
     base_logits = _probe_logits(model, prompt, tokens)
     peft_model = attach(model, profile).eval()
     bind(peft_model, values)
-    probe = {
+    return peft_model, {
         "prompt_ids": prompt,
         "token_ids": tokens,
         "logits": _probe_logits(peft_model, prompt, tokens),
         "base_logits": base_logits,
         "dtype": "float32",
     }
+
+
+def keep(peft_model: Any, probe: Mapping[str, Any], base: Base, blobs: Blobs) -> str:
+    """Store an attached adapter as a PEFT folder with its probe and return the blob digest."""
     with tempfile.TemporaryDirectory(prefix="adapter-") as name:
         folder = Path(name)
         peft_model.save_pretrained(str(folder), safe_serialization=True, save_embedding_layers=False)

@@ -219,8 +219,8 @@ def _check_parts(job: TrainingJob, parent: Adapter, base: Base, training_set: Tr
     for name, (expected, found) in pairs.items():
         if expected != found:
             raise ValueError(f"training of {job.label}: expected {name} {expected[:12]}, found {found[:12]}")
-    shape = (parent.rank, parent.alpha, parent.targets)
-    wanted = (job.profile.rank, job.profile.alpha, _all_targets(job.profile))
+    shape = (parent.rank, parent.alpha, sorted(parent.targets))
+    wanted = (job.profile.rank, job.profile.alpha, sorted(_all_targets(job.profile)))
     if shape != wanted:
         raise UserError(
             f"adapter {parent.label} ({parent.short}) has rank {parent.rank}, alpha {parent.alpha:g} and targets "

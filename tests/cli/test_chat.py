@@ -56,7 +56,7 @@ def test_bad_input_is_one_sentence(made: Turns, tmp_path: Path) -> None:
         talk(made, "hello", pin="L9")
     with pytest.raises(UserError, match="there is no turn 'turn_0'"):
         talk(made, "hello", after="turn_0")
-    one_sentence(run(tmp_path, "chat", "hello"), 2, "no generation to talk to")
+    one_sentence(run(tmp_path, "chat", "hello"), 2, "no generation yet")
 
 
 def test_typed_lines_end_with_the_input(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,6 +43,15 @@ def test_a_rollback_moves_the_champion_and_keeps_everything(tmp_path: Path, stor
     assert len(store.policy_history(lineage.FAMILY)) == len(moves) + 1
 
 
+def test_a_rollback_behind_another_owners_adapter_moves_that_owners_record_too(tmp_path: Path, store: SqlStore) -> None:
+    child = store.generation(lineage.FAMILY, 1)
+    pair = lineage.pair(lineage.adapter("theirs", owner="ada"))
+    store.register(lineage.child(child).revise(pair=pair), None)
+    assert {policy.owner: policy.number for policy in store.status(lineage.FAMILY).policies} == {"ada": 2, "local": 1}
+    assert run(tmp_path, "rollback", "1").returncode == 0
+    assert store.champion(lineage.FAMILY) == child
+
+
 def test_what_cannot_be_the_champion_is_refused(tmp_path: Path, store: SqlStore) -> None:
     rejected = store.generations(lineage.FAMILY)[-1]
     one_sentence(run(tmp_path, "rollback", rejected.digest[:12]), 2, "rejected", rejected.short)
