@@ -25,13 +25,14 @@ from loop.core.noun import seed_from
 from loop.core.pair import Adapter, Harness, Pair
 from loop.core.plan import Plan, Spec
 from loop.core.score import Scorecard
+from loop.core.stage import Stage
 from loop.core.training_set import TrainingProfile
 from loop.pipeline.parts import Loop
 from loop.ports import Executor, Judge, Progress, Tracker
 from loop.settings import Settings
 
 if TYPE_CHECKING:
-    from loop.core.imported import Imported, Terms
+    from loop.core.imported import Composition, Imported, Terms
     from loop.engines.install import Build
     from loop.gains.power import Detectable
     from loop.judges.llm import LlmJudge
@@ -394,6 +395,14 @@ def import_adapter(
     base = known_base(settings, store) or prepare_base(settings)
     imported = receive(path, base, store.blobs, terms, signed=signed, who=who(), at=now())
     return SqlImports(store.url).add(imported)
+
+
+def examined(store: SqlStore, generation: Generation) -> Composition | None:
+    """What was found of the composed system that a generation is; None where it is none."""
+    from loop.core.imported import Composition
+
+    origin = store.origin(generation)
+    return origin[0].find(Stage.EXAMINE, Composition, "composition") if origin else None
 
 
 def adapter_listing(folder: Path) -> str:

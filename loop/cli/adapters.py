@@ -16,18 +16,18 @@ app = typer.Typer(help="Adapter revisions and their parameter accounting.", no_a
 
 @app.command("list")
 def list_(config: Config = None, as_json: Json = False) -> None:
-    """Every revision of the lineage, oldest first, with where it serves."""
+    """Every revision of the lineage, oldest first, with where it serves, and what was imported with its standing."""
     from loop.app import open_store
     from loop.settings import load_settings
+    from loop.store.imports import SqlImports
 
     settings = load_settings(config)
-    rows = [
-        (g.number, g.decision.standing, a)
-        for g in open_store(settings).generations(settings.family)
-        for a in g.pair.adapters
-    ]
+    store = open_store(settings)
+    rows = [(g.number, g.decision.standing, a) for g in store.generations(settings.family) for a in g.pair.adapters]
+    imports = {imported.adapter.digest: (imported, standing) for imported, standing in SqlImports(store.url).all()}
     if as_json:
-        print_json([{"generation": n, "standing": s, "adapter": a} for n, s, a in rows])
+        own = [{"generation": n, "standing": s, "adapter": a} for n, s, a in rows]
+        print_json(own + [{"generation": None, "standing": s, "imported": i} for i, s in imports.values()])
         return
     from rich.console import Console
     from rich.table import Table
@@ -35,11 +35,12 @@ def list_(config: Config = None, as_json: Json = False) -> None:
     table = Table(title=f"adapters of lineage {settings.family}", title_justify="left")
     for name in ("label", "revision", "parent", "rank", "values", "generations"):
         table.add_column(name)
-    seen: dict[str, list[str]] = {}
+    seen: dict[str, list[str]] = {digest: [standing.value] for digest, (_, standing) in imports.items()}
     for number, standing, adapter in rows:
         seen.setdefault(adapter.digest, []).append(f"{number} {standing}")
-    for adapter in {adapter.digest: adapter for _, _, adapter in rows}.values():
-        parent = adapter.parent[:8] if adapter.parent else "fresh"
+    known = {adapter.digest: adapter for _, _, adapter in rows}
+    for adapter in (known | {digest: imported.adapter for digest, (imported, _) in imports.items()}).values():
+        parent = adapter.owner if adapter.digest in imports else adapter.parent[:8] if adapter.parent else "fresh"
         table.add_row(
             f"{adapter.label} {adapter.role}",
             adapter.digest[:8],

@@ -10,8 +10,13 @@ import typer
 from loop.cli.options import Config, Json, print_json
 
 if TYPE_CHECKING:
-    from loop.core.imported import Imported, Terms
+    from rich.console import Console
+
+    from loop.core.generation import Generation
+    from loop.core.imported import Composition, Imported, Terms
     from loop.core.pair import Prompt
+    from loop.settings import Settings
+    from loop.store.sql import SqlStore
 
 
 def import_(
@@ -114,3 +119,83 @@ def export(
         ) from error
     folder.chmod(0o755)
     print(adapter_listing(folder), end="")
+
+
+def examine(
+    which: Annotated[str, typer.Argument(metavar="ADAPTER", help="An imported adapter: digest, label or OWNER/LABEL.")],
+    force: Annotated[bool, typer.Option("--force", help="Promote whatever the gate says; recorded for ever.")] = False,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Put an imported adapter into the champion's system, examine it beside its parts, and let the gate decide.
+
+    The sealed holdout is opened for it, which its ledger shows. When the gate promotes the composed
+    system it is the next generation and the adapter leaves quarantine; else both are kept as they are.
+    """
+    from rich.console import Console
+
+    from loop.app import examined, open_store
+    from loop.cli.lineage import find_or_champion
+    from loop.cli.render import print_generation
+    from loop.settings import load_settings
+    from loop.store.imports import SqlImports
+
+    settings = load_settings(config)
+    store = open_store(settings)
+    imported = SqlImports(store.url).find(which)
+    generation = _compose(settings, store, find_or_champion(settings, store, ""), imported, force)
+    found = examined(store, generation)
+    if as_json:
+        print_json({"generation": generation, "composition": found})
+        return
+    console = Console(highlight=False)
+    print_generation(console, generation, None)
+    if found is not None:
+        _print_composition(console, found)
+
+
+def _compose(settings: Settings, store: SqlStore, champion: Generation, imported: Imported, force: bool) -> Generation:
+    from rich.console import Console
+
+    from loop.app import make_plan, open_contract, open_loop
+    from loop.cli.progress import TerminalProgress
+    from loop.pipeline.compose import compose, composition_plan
+
+    contract = open_contract(settings)
+    plan = composition_plan(make_plan(settings, contract), imported)
+    with (
+        store.lease(settings.family, f"macaron-loop adapters examine {imported.adapter.short}"),
+        TerminalProgress(Console(stderr=True)) as progress,
+        open_loop(settings, store, contract, progress) as loop,
+    ):
+        return compose(loop, champion, plan, imported, forced=force)
+
+
+def _print_composition(console: Console, found: Composition) -> None:
+    """Three tables of at most 80 columns: scores, what the whole is over its parts, who answered."""
+    from rich.table import Table
+
+    from loop.cli.render import bounds
+
+    names = list(found.scores["composed"])
+    scores = Table(title="sealed score, composed and alone", title_justify="left")
+    over = Table(title="the composed system, less", title_justify="left")
+    routes = Table(title="who answered", title_justify="left")
+    for table in (scores, over, routes):
+        table.add_column("")
+    for name in names:
+        scores.add_column(name, justify="right")
+        over.add_column(name, justify="right")
+    for system, row in found.scores.items():
+        scores.add_row(system, *(bounds(row.get(name)) for name in names))
+    for system, row in found.over.items():
+        over.add_row(system, *(bounds(row.get(name), signed=True) for name in names))
+    over.add_row("strongest is", *(found.strongest[name] for name in names), style="dim")
+    labels = sorted({label for row in found.routes.values() for label in row})
+    for label in labels:
+        routes.add_column(label, justify="right")
+    for name, counts in found.routes.items():
+        routes.add_row(name, *(str(counts.get(label, 0)) for label in labels))
+    for table in (scores, over, routes):
+        console.print(table)
+    console.print(f"right routes would add {bounds(found.regret, signed=True)} points")

@@ -78,4 +78,4 @@ class Composition(Noun):
     over: dict[str, dict[str, Interval]]
     interference: dict[str, dict[str, float]]
     routes: dict[str, dict[str, int]]
-    regret: dict[str, Interval] = {}
+    regret: Interval | None = None

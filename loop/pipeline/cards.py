@@ -131,13 +131,19 @@ def interference_cards(run: Run, tasks: Sequence[Task], child: Pair) -> dict[str
     labels = [adapter.label for adapter in child.adapters if _answers(run, adapter.label)]
     if count == 0 or len(labels) < 2:
         return {}
-    pairs = {label: only(child, label) for label in labels}
     shards = [shard[:count] for shard in split_tasks(tasks, len(tasks))]
-    jobs = play_jobs(run, shards, tuple(pairs.values()), 1, 0.0, "interference")
+    return side_by_side(run, shards, {label: only(child, label) for label in labels}, "interference")
+
+
+def side_by_side(
+    run: Run, shards: Sequence[tuple[Task, ...]], pairs: Mapping[str, Pair], purpose: str
+) -> dict[str, Scorecard]:
+    """The sealed card of each named pair on the same tasks, met once and greedily, in one batch."""
+    jobs = play_jobs(run, shards, tuple(pairs.values()), 1, 0.0, purpose)
     played = each(run, Stage.EXAMINE, EpisodeShard, jobs, play, generated)
     scores = score_shards(run, Stage.EXAMINE, played, Half.SEALED)
     contract, episodes = run.loop.contract.digest, chain(played)
-    return {label: card_of(contract, pair, Half.SEALED, episodes, scores, range(1)) for label, pair in pairs.items()}
+    return {name: card_of(contract, pair, Half.SEALED, episodes, scores, range(1)) for name, pair in pairs.items()}
 
 
 def _answers(run: Run, label: str) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from loop.core.errors import LoopError, StageFailed, UserError
 from loop.core.gate import Decision, Standing
 from loop.core.generation import Exam, Generation
 from loop.core.pair import Harness, Pair
 from loop.core.plan import Plan
-from loop.core.score import CaseScore
 from loop.core.stage import Stage
 from loop.gains.gate import decide as gate
 from loop.pipeline.collect import collect
@@ -50,7 +49,7 @@ def run_generation(
     attested = attest(run, child)
     exam = examine(run, child)
     decision = decide(run, exam, attested, forced)
-    return register(run, child, exam, decision, scores, trained)
+    return register(run, child, exam, decision, pass_rates(scores), trained)
 
 
 def refuse_a_second_successor(loop: Loop, parent: Generation) -> None:
@@ -88,7 +87,7 @@ def register(
     child: Pair,
     exam: Exam,
     decision: Decision,
-    scores: Sequence[CaseScore],
+    experience: Mapping[str, float],
     trained: Mapping[str, Trained],
 ) -> Generation:
     """Write the generation to the store, then to the tracker, which is only a view of it."""
@@ -103,7 +102,7 @@ def register(
         plan=run.plan.digest,
         exam=exam,
         decision=decision,
-        experience=pass_rates(scores),
+        experience=dict(experience),
         budget=spent,
         stages={stage.value: budget for stage, budget in budgets.items()},
     )

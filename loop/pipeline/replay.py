@@ -23,6 +23,7 @@ from loop.pipeline.cards import HALVES
 from loop.pipeline.experience import ScoreJob, judge_episodes
 from loop.pipeline.manifest import Examination, manifest
 from loop.pipeline.parts import Loop
+from loop.pipeline.placed import routed
 from loop.pipeline.rollouts import PlayJob, play
 from loop.pipeline.surroundings import differences, surroundings
 
@@ -97,10 +98,11 @@ def judge_all(
 def play_job(loop: Loop, found: Examination, tasks: tuple[Task, ...], pairs: tuple[Pair, ...], samples: int) -> PlayJob:
     """The exam's way to play tasks of one environment: its sampling and its seed, with this machine's parts."""
     plan = found.plan
+    known = routed(loop.environments) if plan.imported else loop.environments
     return PlayJob(
         engine=loop.engine,
         blobs=loop.blobs,
-        environments=tuple(e for e in loop.environments if e.name == tasks[0].environment),
+        environments=tuple(e for e in known if e.name == tasks[0].environment),
         contract=found.contract,
         pairs=pairs,
         tasks=tasks,
