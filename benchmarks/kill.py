@@ -74,7 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--per-run", type=int, default=5)
-    parser.add_argument("--config", type=Path, default=ROOT / "benchmarks" / "kill.toml")
+    parser.add_argument("--config", type=Path, default=ROOT / "examples" / "smallest.toml")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "kill")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

@@ -89,11 +89,10 @@ class Engine(Protocol):
         among the report's failures instead, and the others go on. Raises AttestationFailed
         when an adapter does not load as what it claims to be.
 
-        ``hear(key, text)`` is told, before a reply begins and while it grows, its text so
-        far: a beginning of the completion's text, told again where it has not grown. Where it
-        returns False the request is given up at once, and is a failure of boundary
-        "cancelled". Calls for one key come in order, from any thread; constrained choices are
-        not told.
+        ``hear(key, text)`` is told, before a reply begins and while it grows, its text so far: a
+        beginning of the completion's text, told again where it has not grown. Where it returns
+        False the request is given up at once, and is a failure of boundary "cancelled". Calls for
+        one key come in order, from any thread; constrained choices are not told.
         """
         ...
 
@@ -165,10 +164,7 @@ class Trials(Protocol):
     """Where an explorer tries a harness: the parent's adapters on train tasks of their own."""
 
     def play(self, harness: Harness, label: str) -> tuple[CaseScore, ...] | None:
-        """Visible scores under this harness on the label's trial tasks, the same at every call.
-
-        None when the allowance of tokens is spent. Each call is a recorded step.
-        """
+        """Visible scores on the label's trial tasks, a recorded step; None when the allowance of tokens is spent."""
         ...
 
 
@@ -178,10 +174,7 @@ class Explorer(Protocol):
     def explore(
         self, harness: Harness, sets: Mapping[str, TrainingSet], episodes: Sequence[Episode], trials: Trials, seed: int
     ) -> Harness:
-        """The harness of generation N+1, from what the parent's curated ``episodes`` show.
-
-        ``sets`` are the training sets by label: what passed, and is nothing of the holdout.
-        """
+        """The harness of generation N+1, from the parent's curated ``episodes`` and the training sets by label."""
         ...
 
 
@@ -344,10 +337,9 @@ class Store(Protocol):
     """The lineage in SQL: the truth that MLflow and the report are views of."""
 
     def lease(self, family: str, holder: str) -> AbstractContextManager[None]:
-        """Be the only writer of a lineage while the context is open (heartbeat in a thread).
+        """Be the only writer of a lineage while the context is open; StoreConflict names who holds it.
 
-        Raises StoreConflict naming the holder, its host, process and since when. A lease
-        whose heartbeat stopped for longer than its time to live is taken over.
+        A lease whose heartbeat stopped for longer than its time to live is taken over.
         """
         ...
 
@@ -366,8 +358,7 @@ class Store(Protocol):
     def begin(self, family: str, parent: Generation, plan: Plan, *, fresh: bool = False) -> Attempt:
         """The open attempt of this parent and plan, or a new one; ``fresh`` starts another trial.
 
-        Raises UserError when an unfinished attempt of the same parent has another plan
-        (unless ``fresh``): resuming under changed settings is refused.
+        UserError when an unfinished attempt of the same parent has another plan, unless ``fresh``.
         """
         ...
 
@@ -376,9 +367,10 @@ class Store(Protocol):
         ...
 
     def register(self, generation: Generation, attempt: Attempt | None) -> None:
-        """Insert a generation with its adapters, harness revision and contract version, finish
-        the attempt and, when promoted, move the owner's ``champion`` policy record; one
-        transaction. Registering an equal generation again does nothing."""
+        """Insert a generation and all it names, finish the attempt, move the champion if promoted: one transaction.
+
+        Registering an equal generation again does nothing.
+        """
         ...
 
     def open_holdout(self, attempt: Attempt, generation: str, why: str) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from alembic import context
 from sqlalchemy import Connection
 
-from loop.store.schema import METADATA
 from loop.store.migrate import locked
+from loop.store.schema import METADATA
 
 DEFAULT_URL = "sqlite:///.macaron/loop.db"
 

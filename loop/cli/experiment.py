@@ -76,8 +76,8 @@ def show(
         return
     if name is not None:
         raise UserError("--name and --from exclude each other: a file names its experiment itself")
-    from loop.app import record_findings
     from loop.core.experiment_record import ExperimentRecord
+    from loop.findings import record_findings
     from loop.gains.records import join
 
     record = join({str(file): read_noun(ExperimentRecord, file, "export", EXPORT) for file in files})
@@ -100,7 +100,8 @@ def export(
 
     Case scores, budgets and verdicts; no texts, paths or secrets.
     """
-    from loop.app import open_store, read_record
+    from loop.app import open_store
+    from loop.findings import read_record
     from loop.gains.records import join
     from loop.settings import load_settings
 
@@ -163,7 +164,7 @@ def _grow(settings: Settings, store: SqlStore, wanted: Experiment) -> None:
 
 
 def _show(store: SqlStore, name: str, as_json: bool) -> None:
-    from loop.app import read_findings
+    from loop.findings import read_findings
 
     found = read_findings(store, name, strict=True)
     if found is None:

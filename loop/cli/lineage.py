@@ -137,8 +137,8 @@ def show(which: Which, config: Config = None, contract: Under = None, as_json: J
         return
     from rich.console import Console
 
-    from loop.app import read_findings
     from loop.cli.render import print_generation
+    from loop.findings import read_findings
 
     rescored = point.exam if point is not None and point.rescored else None
     print_generation(Console(), generation, read_findings(store, settings.family), store.contract_names(), rescored)

@@ -55,8 +55,8 @@ def run(
 
 def _refuse_underpowered(settings: Settings, store: SqlStore, plan: Plan) -> None:
     """UserError when the exam could not find the effect that the settings ask for."""
-    from loop.app import sight
     from loop.core.errors import UserError
+    from loop.findings import sight
 
     wanted = plan.gate.effect
     seen = sight(settings, store, plan) if wanted is not None else None
@@ -126,9 +126,9 @@ def _report(settings: Settings, store: SqlStore, grown: list[Generation], reused
         return
     from rich.console import Console
 
-    from loop.app import read_findings
     from loop.cli.render import print_generation
     from loop.core.gate import Standing
+    from loop.findings import read_findings
 
     console = Console()
     findings = read_findings(store, settings.family)
@@ -145,7 +145,7 @@ def _report(settings: Settings, store: SqlStore, grown: list[Generation], reused
 
 
 def _show_plan(settings: Settings, store: SqlStore, plan: Plan, first: int, as_json: bool) -> None:
-    from loop.app import sight
+    from loop.findings import sight
 
     steps = store.plan_steps(settings.family, first, plan)
     seen = sight(settings, store, plan)

@@ -1,4 +1,4 @@
-"""The table of imported adapters; ``METADATA`` here knows every table of the store."""
+"""The table of imported adapters."""
 
 from __future__ import annotations
 

@@ -69,7 +69,8 @@ def test_every_command_has_help_that_fits_80_columns() -> None:
 
 def test_what_is_finished_is_shown_without_the_statistics_or_a_model_library(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom loop.app import open_store, read_findings\n"
+        "import sys\nfrom pathlib import Path\n"
+        "from loop.app import open_store\nfrom loop.findings import read_findings\n"
         "from loop.settings import Settings\n"
         f"assert read_findings(open_store(Settings(home=Path({str(tmp_path)!r}))), 'main') is None\n"
         "print(sorted({'scipy', 'torch', 'ray', 'mlflow', 'transformers'} & set(sys.modules)))"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from loop.app import read_findings
 from loop.core.experiment import Arm, Experiment, arm_of
 from loop.core.pair import Pair
 from loop.core.plan import CollectPlan, ExaminePlan, ExplorePlan, Plan, Spec
 from loop.explorers.exemplars import Exemplars
 from loop.explorers.keep import Keep
+from loop.findings import read_findings
 from loop.pipeline.experience import dealt_out
 from loop.pipeline.experiment import run_experiment
 from loop.pipeline.parts import Loop
