@@ -23,7 +23,6 @@ class Replies:
     def __init__(self, loaded: LoadedBase) -> None:
         self.tokens = loaded.tokens
         self.rendered: dict[tuple[Message, ...], tuple[int, ...]] = {}
-        self.partial: dict[int, list[Row]] = {}
         self.context = int(loaded.model.config.max_position_embeddings)  # type: ignore[arg-type, union-attr]
 
     def job(self, key: int, order: int, request: Request) -> Job:
@@ -37,39 +36,18 @@ class Replies:
             budget = 0
         return Job(key, order, request, prompt, budget, choices)
 
-    def rows(self, job: Job) -> list[Row]:
-        """One row, or one for each choice."""
-        return [Row(job, forced=choice) for choice in job.choices] or [Row(job)]
-
     def is_finished(self, row: Row) -> bool:
         """Whether the reply ended by itself, by a stop string, or by its budget."""
-        if row.forced:
-            return len(row.tokens) == len(row.forced)
         return row.tokens[-1] in self.tokens.ends or len(row.tokens) >= row.job.budget or self._stopped(row)
 
     def growing(self, row: Row) -> str:
-        """What is settled of an unfinished row's text; nothing of a choice."""
-        return "" if row.forced else settled(self.tokens.text(row.tokens), row.job.request)
+        """What is settled of an unfinished row's text."""
+        return settled(self.tokens.text(row.tokens), row.job.request)
 
-    def completions(self, finished: Sequence[Row]) -> list[tuple[Job, Completion]]:
-        """The jobs that these rows complete, in the order in which the jobs arrived."""
-        ready: list[tuple[Job, Completion]] = []
-        for row in sorted(finished, key=lambda row: row.job.order):
-            if not row.forced:
-                job = row.job
-                found = ended(self.tokens, job.request, job.prompt, row.tokens, row.logprobs, job.cached_tokens)
-                ready.append((job, found))
-                continue
-            scored = self.partial.setdefault(row.job.order, [])
-            scored.append(row)
-            if len(scored) == row.job.width:
-                del self.partial[row.job.order]
-                ready.append((row.job, self._chosen(row.job, scored)))
-        return ready
-
-    def _chosen(self, job: Job, scored: Sequence[Row]) -> Completion:
-        rows = [next(row for row in scored if row.forced == choice) for choice in job.choices]
-        return chosen(job.request, job.prompt, job.choices, [row.logprobs for row in rows], job.cached_tokens)
+    def completion(self, row: Row) -> Completion:
+        """What a finished row says."""
+        job = row.job
+        return ended(self.tokens, job.request, job.prompt, row.tokens, row.logprobs, job.cached_tokens)
 
     def _stopped(self, row: Row) -> bool:
         stops = row.job.request.sampling.stop

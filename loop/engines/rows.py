@@ -10,11 +10,13 @@ from torch import Tensor
 
 from loop.core.episode import Request
 from loop.engines.forward import Forward, Prefix
-from loop.engines.sampling import draw, log_probability, uniforms
+from loop.engines.sampling import draw, uniforms
 
 ROOM_STEP = 64
 
 Origin = tuple[tuple[int, ...], int]
+# What a prompt computed: the logits after it [V], and its own keys and values [L, S, 2, H, D].
+Known = tuple[Tensor, Tensor]
 
 
 @dataclass(eq=False)
@@ -40,30 +42,19 @@ class Job:
         """What its first logits follow from: prompts that are equal here share one prefill."""
         return self.prompt, self.kept
 
-    @property
-    def width(self) -> int:
-        """Rows it needs: one, or one for each choice."""
-        return max(len(self.choices), 1)
-
-    @property
-    def longest(self) -> int:
-        """Most tokens that a row of it can add to the prompt."""
-        return max((len(choice) for choice in self.choices), default=self.budget)
-
 
 @dataclass(eq=False)
 class Row:
-    """One growing reply; ``forced`` tokens are scored instead of drawn (a constrained choice)."""
+    """One growing reply."""
 
     job: Job
-    forced: tuple[int, ...] = ()
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     uniforms: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
 
     def __post_init__(self) -> None:
         """Draw the row's whole luck at once; position i always has the same number."""
-        if self.job.request.sampling.temperature > 0 and not self.forced:
+        if self.job.request.sampling.temperature > 0:
             self.uniforms = uniforms(self.job.request.seed, self.job.budget)
 
     @property
@@ -73,19 +64,14 @@ class Row:
 
 
 def accept(rows: Sequence[Row], logits_NV: Tensor) -> None:
-    """Add the next token of every row, drawn under its own sampling or forced."""
+    """Add the next token of every row, drawn under its own sampling."""
     sampling = [row.job.request.sampling for row in rows]
     token_N, logprob_N = draw(
         logits_NV,
-        torch.tensor([0.0 if row.forced else s.temperature for row, s in zip(rows, sampling, strict=True)]).double(),
-        torch.tensor([1.0 if row.forced else s.top_p for row, s in zip(rows, sampling, strict=True)]).double(),
+        torch.tensor([s.temperature for s in sampling], dtype=torch.float64),
+        torch.tensor([s.top_p for s in sampling], dtype=torch.float64),
         torch.tensor([row.luck for row in rows], dtype=torch.float64),
     )
-    forced = [i for i, row in enumerate(rows) if row.forced]
-    if forced:
-        token_F = torch.tensor([rows[i].forced[len(rows[i].tokens)] for i in forced])
-        token_N[forced] = token_F
-        logprob_N[forced] = log_probability(logits_NV[forced], token_F)
     for row, token, logprob in zip(rows, token_N.tolist(), logprob_N.tolist(), strict=True):
         row.tokens.append(token)
         row.logprobs.append(logprob)

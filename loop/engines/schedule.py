@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from os.path import commonprefix
 
 import torch
-from torch import Tensor
 
 from loop.core.episode import Completion, Request
 from loop.core.pair import Adapter
-from loop.engines.reply import Replies, given_up, too_long
-from loop.engines.rows import Job, Origin, Row, Slots, accept
+from loop.engines.choices import score
+from loop.engines.forward import Prefix
+from loop.engines.reply import Replies, chosen, given_up, too_long
+from loop.engines.rows import Job, Known, Origin, Row, Slots, accept
 from loop.engines.weights import LoadedBase, Served
 from loop.ports import EngineReport, Follow, Hear
 
@@ -31,13 +32,23 @@ KEPT_SHARE = 0.6
 
 @dataclass(eq=False)
 class Lane:
-    """Requests of one adapter with a common beginning; ``known`` keeps prompts that samples still wait for."""
+    """Requests of one adapter with a common beginning.
+
+    ``known`` keeps prompts that samples still wait for; ``cached`` counts tokens of the
+    beginning that an earlier call had computed.
+    """
 
     adapter: Adapter | None
     prefix: tuple[int, ...]
     waiting: list[Job] = field(default_factory=list)
-    known: dict[Origin, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    known: dict[Origin, Known] = field(default_factory=dict)
     paid: bool = False
+    cached: int = 0
+
+    @property
+    def name(self) -> str | None:
+        """The adapter's digest; None for the base."""
+        return self.adapter.digest if self.adapter is not None else None
 
 
 class Schedule:
@@ -52,6 +63,7 @@ class Schedule:
         hear: Hear | None = None,
     ) -> None:
         self.loaded, self.serve, self.follow, self.limits, self.hear = loaded, serve, follow, limits, hear
+        self.kept = loaded.kept if hear is not None and loaded.kept.most else None
         self.replies = Replies(loaded)
         self.lanes: list[Lane] = []
         self.unassigned: dict[str | None, list[Job]] = {}
@@ -105,17 +117,52 @@ class Schedule:
             groups.setdefault(tuple(lead), []).append(job)
         for lead, members in merged(groups):
             together = sorted((job for member in members for job in groups[member]), key=lambda job: job.order)
-            self.lanes.append(Lane(together[0].request.adapter, lead, together))
+            lane = Lane(together[0].request.adapter, lead, together)
+            known = self.kept.length(lane.name, lead) if self.kept is not None else 0
+            if known >= KEPT_SHARE * len(lead):
+                # What is new of the beginning is computed with the prompts, and not in a pass of its own.
+                lane.prefix = lead[:known]
+            self.lanes.append(lane)
 
     def _drain(self, lane: Lane) -> None:
         served = self.serve(lane.adapter)
-        rows = min(self.limits.max_rows, sum(job.width for job in lane.waiting))
-        slots = Slots(served.forward, served.prefix(lane.prefix), rows)
+        rows = min(self.limits.max_rows, sum(not job.choices for job in lane.waiting))
+        slots = Slots(served.forward, self._beginning(lane, served), rows)
         while lane.waiting or slots.live:
             self._admit(lane, slots)
             if slots.live:
                 slots.step()
                 self._finish(lane, slots)
+
+    def _beginning(self, lane: Lane, served: Served) -> Prefix:
+        """The lane's beginning, going on from what earlier calls kept of it."""
+        if self.kept is None or not lane.prefix:
+            return served.prefix(lane.prefix)
+        found = self.kept.find(lane.name, lane.prefix)
+        prefix = Prefix(found) if found is not None else served.forward.prefix(())
+        lane.cached = prefix.length
+        if prefix.length < len(lane.prefix):
+            _, rows = served.forward.extend(prefix, [lane.prefix[prefix.length :]])
+            new = rows[:, 0, : len(lane.prefix) - prefix.length]
+            self.kept.add(lane.name, lane.prefix, prefix.cache, new)
+            prefix = Prefix(torch.cat((prefix.cache, new), 1))
+        return prefix
+
+    def _recall(self, lane: Lane, job: Job) -> None:
+        """Give the job what earlier calls kept of its prompt beyond the lane's beginning."""
+        if self.kept is None or job.past is not None:
+            return
+        found = self.kept.find(lane.name, job.prompt[:-1])
+        own = found.shape[1] - len(lane.prefix) if found is not None else 0
+        if found is not None and own > 0:
+            job.kept, job.past = own, found[:, len(lane.prefix) :]
+
+    def _keep(self, lane: Lane, slots: Slots, row: Row) -> None:
+        """Let later calls go on from a row that leaves."""
+        if self.kept is not None:
+            held = (*row.job.prompt, *row.tokens[:-1])
+            own = slots.past(row, len(held) - len(lane.prefix))
+            self.kept.add(lane.name, held, slots.prefix.cache, own)
 
     def _admit(self, lane: Lane, slots: Slots) -> None:
         """Take waiting jobs into free rows: when an eighth of the rows is free, or nothing is live."""
@@ -123,24 +170,26 @@ class Schedule:
         if not lane.waiting or (slots.live and free < max(1, self.limits.max_rows // 8)):
             return
         lane.waiting = [job for job in lane.waiting if self._is_wanted(job, "")]
-        taken: list[Job] = []
-        for job in lane.waiting:
-            if job.width > free and (taken or slots.live):
-                break
-            taken.append(job)
-            free -= job.width
-        if not taken:
-            return
-        lane.waiting = lane.waiting[len(taken) :]
+        taken, lane.waiting = lane.waiting[:free], lane.waiting[free:]
+        for job in taken:
+            self._recall(lane, job)
         self._prefill(lane, slots, taken)
-        rows = [row for job in taken for row in self.replies.rows(job)]
-        own = [lane.known[row.job.origin] for row in rows]
-        accept(rows, torch.stack([logits_V for logits_V, _ in own]))
-        room = max(cache.shape[1] + row.job.longest for row, (_, cache) in zip(rows, own, strict=True))
-        slots.add(rows, [cache for _, cache in own], room)
+        known = [(job, lane.known[job.origin]) for job in taken]
         wanted = {job.origin for job in lane.waiting}
         lane.known = {origin: value for origin, value in lane.known.items() if origin in wanted}
+        self._begin(slots, [(Row(job), own) for job, own in known if not job.choices])
+        for job, logprobs in score(slots.forward, slots.prefix, [each for each in known if each[0].choices]):
+            self._complete(job, chosen(job.request, job.prompt, job.choices, logprobs, job.cached_tokens))
         self._finish(lane, slots)
+
+    def _begin(self, slots: Slots, known: Sequence[tuple[Row, Known]]) -> None:
+        """Give new rows their first token and their place."""
+        if not known:
+            return
+        rows = [row for row, _ in known]
+        accept(rows, torch.stack([logits_V for _, (logits_V, _) in known]))
+        room = max(cache.shape[1] + row.job.budget for row, (_, cache) in known)
+        slots.add(rows, [cache for _, (_, cache) in known], room)
 
     def _prefill(self, lane: Lane, slots: Slots, taken: Sequence[Job]) -> None:
         """Compute the own part of each new prompt once, shortest first in passes of bounded size."""
@@ -149,7 +198,7 @@ class Schedule:
             new = job.origin not in lane.known and job.origin not in fresh
             if new:
                 fresh[job.origin] = job
-            own = len(lane.prefix) + job.kept if lane.paid else job.kept
+            own = job.kept + (len(lane.prefix) if lane.paid else lane.cached)
             job.cached_tokens = own if new else len(job.prompt)
             lane.paid = True
             self._count(cached_tokens=job.cached_tokens)
@@ -176,11 +225,11 @@ class Schedule:
         if all(stays):
             return
         finished = [row for row, ends in zip(slots.live, done, strict=True) if ends]
-        rows = {row.job.order: row for row in finished if not row.forced}
-        for job, completion in self.replies.completions(finished):
-            self._count(generated_tokens=len(completion.token_ids))
-            after = After(lane, slots, rows[job.order]) if job.order in rows else None
-            self._complete(job, completion, after)
+        for row in sorted(finished, key=lambda row: row.job.order):
+            self._complete(row.job, self.replies.completion(row), After(lane, slots, row))
+        for row, stay in zip(slots.live, stays, strict=True):
+            if not stay:
+                self._keep(lane, slots, row)
         slots.keep(stays)
 
     def _is_heard(self, row: Row) -> bool:
@@ -195,6 +244,7 @@ class Schedule:
         return False
 
     def _complete(self, job: Job, completion: Completion, after: After | None = None) -> None:
+        self._count(generated_tokens=len(completion.token_ids))
         self._arrive(self.follow(job.key, completion), after)
 
     def _count(self, **more: int) -> None:

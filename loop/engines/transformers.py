@@ -32,7 +32,9 @@ class TransformersEngine(Noun):
     ``threads`` is torch's count while a call runs. ``max_rows`` replies are decoded at
     once, ``prompt_chunk`` is the most prompt tokens of one prefill pass, and ``copies``
     the most adapters kept loaded (each copy holds the tensors its adapter changes; a parent
-    and a child of three specialists each are six).
+    and a child of three specialists each are six). ``kept_bytes`` of keys and values outlive
+    the calls that somebody listens to, for later calls of that kind. All other calls neither
+    use nor fill them: their results follow from the requests alone, whatever ran before.
     """
 
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
@@ -40,6 +42,7 @@ class TransformersEngine(Noun):
     max_rows: int = Field(default=128, gt=0)
     prompt_chunk: int = Field(default=1024, gt=0)
     copies: int = Field(default=8, gt=0)
+    kept_bytes: int = Field(default=1 << 30, ge=0)
 
     def generate(
         self,
@@ -58,6 +61,7 @@ class TransformersEngine(Noun):
                 return serve(loaded, base, blobs, adapter, self.copies)
 
             limits = Limits(max_rows=self.max_rows, prompt_chunk=self.prompt_chunk)
+            loaded.kept.most = self.kept_bytes
             report = Schedule(loaded, served, follow, limits, hear).run(requests)
         return report.revise(seconds=time.perf_counter() - started)
 

@@ -14,6 +14,7 @@ from loop.core.errors import UserError
 from loop.core.pair import Adapter
 from loop.engines.attest import attested_copy
 from loop.engines.forward import Forward, ModuleForward, Prefix
+from loop.engines.kept import Kept
 from loop.engines.llama import LlamaForward, fits
 from loop.engines.tokens import Tokens, load_tokens
 from loop.ports import Attestation, Blobs
@@ -49,6 +50,7 @@ class LoadedBase:
     model: torch.nn.Module
     served: Served
     copies: OrderedDict[str, Served] = field(default_factory=OrderedDict)
+    kept: Kept = field(default_factory=Kept)
 
 
 _loaded: dict[tuple[str, torch.dtype], LoadedBase] = {}
@@ -92,7 +94,8 @@ def serve(loaded: LoadedBase, base: Base, blobs: Blobs, adapter: Adapter | None,
     found = loaded.copies.pop(adapter.digest, None)
     if found is None:
         while len(loaded.copies) >= max(copies, 1):
-            loaded.copies.popitem(last=False)
+            gone, _ = loaded.copies.popitem(last=False)
+            loaded.kept.drop(gone)
         model, attestation = attested_copy(base, blobs, adapter, loaded.model, loaded.folder)
         found = Served(make_forward(model), attestation)
     loaded.copies[adapter.digest] = found
