@@ -8,7 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -20,7 +20,6 @@ from loop.core.noun import Noun
 from loop.serve.http.service import Service
 
 HEADER_BYTES = 32 * 1024
-HEADER_SECONDS = 15.0
 IDLE_SECONDS = 30
 MOST_CONNECTIONS = 1024
 
@@ -66,7 +65,7 @@ class _Patient(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The first head is awaited from now on."""
         super().connection_made(transport)
-        self.head = self.loop.call_later(HEADER_SECONDS, transport.abort)
+        self._awaited()
 
     def data_received(self, data: bytes) -> None:
         """Any later head is awaited from its first byte on."""
@@ -74,12 +73,16 @@ class _Patient(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._came()
         elif self.head is None:
-            self.head = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
+            self._awaited()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is awaited any more."""
         self._came()
         super().connection_lost(exc)
+
+    def _awaited(self) -> None:
+        service: Service = cast(FastAPI, self.config.app).state.service
+        self.head = self.loop.call_later(service.limits.head_seconds, self.transport.abort)
 
     def _came(self) -> None:
         if self.head is not None:
@@ -136,7 +139,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Drain at the first signal, end at the second."""
         if self.service.is_draining:
-            self.should_exit = True
+            self.should_exit, self.drain_seconds = True, 0.0
             self.force_exit = sig == signal.SIGINT
         else:
             self.loop.call_soon_threadsafe(self.drain)

@@ -38,8 +38,9 @@ class Words(Protocol):
 
 
 class Limits(Noun):
-    """What one request may take: bytes of its body, and seconds to send it, to be answered and to read the answer."""
+    """What one request may take: bytes of its body, and seconds to send head and body, to be answered, and to read."""
 
+    head_seconds: float = 15.0
     body_bytes: int = 4 * 1024 * 1024
     body_seconds: float = 30.0
     turn_seconds: float = 600.0

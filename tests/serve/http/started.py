@@ -118,12 +118,12 @@ def engine() -> Spelling:
 
 
 @contextmanager
-def kept_turns(engine: Spelling, folder: Path) -> Iterator[Turns]:
+def kept_turns(engine: Spelling, folder: Path, most_waiting: int = 256) -> Iterator[Turns]:
     """Turns on a database in this folder; what an earlier call kept there goes on."""
     database = f"sqlite:///{folder / 'loop.db'}"
     upgrade(database)
     pair = Pair(base=fakes.BASE, adapters=(), harness=harness())
-    hub = Hub(engine, pair.base, FsBlobs(url="memory://turns"))  # type: ignore[arg-type]
+    hub = Hub(engine, pair.base, FsBlobs(url="memory://turns"), most_waiting)  # type: ignore[arg-type]
     try:
         yield Turns(pair, hub, SqlConversations(database))
     finally:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +18,15 @@ from loop.app import make_server, open_store
 from loop.core.access import Quota, Scope
 from loop.core.conversation import EntryKind
 from loop.core.errors import UserError
+from loop.serve.http.gate import Gate
 from loop.serve.http.run import Door
-from loop.serve.http.service import Limits
+from loop.serve.http.service import Limits, Service
 from loop.serve.turns import Turns
 from loop.settings import Settings
 from loop.store.access import SqlAccess
+from loop.store.responses import SqlResponses
 from tests.cli.test_bad_input import one_sentence, run
-from tests.serve.http.started import Spelling, engine, posted, serving, turns, url
+from tests.serve.http.started import Letters, Spelling, engine, kept_turns, posted, serving, turns, url
 from tests.store import lineage
 
 __all__ = ["engine", "turns", "url"]
@@ -130,6 +136,54 @@ def test_a_body_that_comes_too_slowly_is_given_up(turns: Turns) -> None:
     with serving(turns, limits=Limits(body_seconds=0.2)) as (url, _), _connected(url) as line:
         line.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{")
         assert b" 408 " in line.recv(4096)
+
+
+def test_a_head_that_comes_too_slowly_is_given_up(turns: Turns) -> None:
+    with serving(turns, limits=Limits(head_seconds=0.2)) as (url, _), _connected(url) as line:
+        line.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
+        with suppress(ConnectionResetError):
+            assert line.recv(4096) == b""
+
+
+def test_an_answer_that_nobody_reads_is_given_up(turns: Turns) -> None:
+    """The reader stands still after the head; what writes for it ends."""
+    ended: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"x"})
+        finally:
+            ended.append(scope["path"])
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    responses = SqlResponses(turns.kept.url)  # type: ignore[attr-defined]
+    service = Service(turns, Letters(), responses, limits=Limits(read_seconds=0.05))
+    scope = {"type": "http", "path": "/", "headers": [(b"host", b"localhost")]}
+    asyncio.run(asyncio.wait_for(Gate(app, service)(scope, receive, send), 10))
+    assert ended == ["/"] and service.open_requests == 0
+
+
+def test_a_queue_that_is_full_sends_clients_away_for_a_while(engine: Spelling, tmp_path: Path) -> None:
+    with kept_turns(engine, tmp_path, most_waiting=1) as turns, serving(turns) as (url, _):
+        engine.gate.clear()
+        with ThreadPoolExecutor() as pool:
+            first = pool.submit(posted, url, CHAT, HELLO)
+            while len(engine.asked) < 2:
+                time.sleep(0.01)
+            second = pool.submit(posted, url, CHAT, HELLO)
+            while turns.hub.waiting < 1:
+                time.sleep(0.01)
+            busy = posted(url, CHAT, HELLO)
+            engine.gate.set()
+        assert (busy.status_code, busy.headers["Retry-After"], busy.json()["error"]["code"]) == (503, "1", "busy")
+        assert (first.result().status_code, second.result().status_code) == (200, 200)
 
 
 def test_headers_cannot_be_injected(url: str) -> None:
