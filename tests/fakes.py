@@ -107,6 +107,7 @@ class TwoTurns(Noun):
     """An environment that asks twice and wants a 1 both times; ``broken`` seeds raise."""
 
     broken_share: float = 0.0
+    answered_by: str = "L0"
 
     @property
     def name(self) -> str:
@@ -135,8 +136,8 @@ class TwoTurns(Noun):
     def rollout(self, task: Task, harness: Harness, contract: Contract) -> Rollout:
         if seed_from("broken", task.seed) / 2**63 < self.broken_share:
             raise OSError("no sandbox on this machine")
-        first = yield Say(messages=(Message(role="user", content=f"first {task.seed}"),), label="L0")
-        second = yield Say(messages=(Message(role="user", content="again"),), label="L0")
+        first = yield Say(messages=(Message(role="user", content=f"first {task.seed}"),), label=self.answered_by)
+        second = yield Say(messages=(Message(role="user", content="again"),), label=self.answered_by)
         return Outcome(record=Record(world={"right": first.text == "1" and second.text == "1"}))
 
     def text(self, task: Task, contract: Contract) -> str:

@@ -97,7 +97,7 @@ def print_generation(
     parts += [Text(f"alarm: {alarm}", style="red") for alarm in exam.alarms]
     if rescored is not None and generation.exam is not None:
         parts.append(Text(f"decided under contract {contract_name(generation.exam, names)}:", style="dim"))
-    parts += [_rules(generation), _budget(generation)]
+    parts += [_rules(generation), _budget(generation), *_hops(generation)]
     console.print(Panel(Group(*parts), title="macaron-loop", width=80))
 
 
@@ -169,6 +169,18 @@ def _rules(generation: Generation) -> Table:
         mark = Text("pass", style="green") if rule.passed else Text("fail", style="yellow")
         table.add_row("gate", mark, rule.name, rule.text)
     return table
+
+
+def _hops(generation: Generation) -> list[Table]:
+    """The ledger of all conversations that were played; nothing where none was kept."""
+    if not generation.budget.hops:
+        return []
+    table = Table("hop", "count", "fresh prompt", "cached", "generated", "seconds each", title="hops", box=None)
+    for hop, found in generation.budget.hops.items():
+        fresh = found.prompt_tokens - found.cached_tokens
+        counts = (found.hops, fresh, found.cached_tokens, found.generated_tokens)
+        table.add_row(hop.value, *(f"{count:,}" for count in counts), f"{found.seconds / found.hops:.2f}")
+    return [table]
 
 
 def _budget(generation: Generation) -> Text:

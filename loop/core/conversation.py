@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import groupby
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from loop.core.hop import Hop
+from loop.core.hop import HopRecord as HopRecord
 from loop.core.noun import Noun, digest_of
 from loop.core.pair import Message
 from loop.core.routing import Route
@@ -112,23 +112,6 @@ class Timeline(Noun):
     def then(self, *entries: Entry) -> Timeline:
         """The timeline with these lines at its end."""
         return self.revise(entries=(*self.entries, *entries))
-
-
-class HopRecord(Noun):
-    """The ledger's line for one generation: who, what for, tokens, and seconds until it was there.
-
-    ``adapter`` is the digest of the revision that answered, where serving wrote it down.
-    """
-
-    undigested: ClassVar[frozenset[str]] = frozenset({"seconds"})
-
-    hop: Hop
-    label: str
-    adapter: str = ""
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    generated_tokens: int = 0
-    seconds: float = 0.0
 
 
 class Reply(Noun):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field, JsonValue
 
-from loop.core.hop import Hop
+from loop.core.hop import Hop, HopRecord
 from loop.core.noun import Noun, seed_from
 from loop.core.pair import Adapter, Message, Role, Sampling
 
@@ -150,9 +150,12 @@ class Usage(Noun):
 
 
 class Episode(Noun):
-    """A task, who met it (pair digest), the turns, the record, or the failure that ended it."""
+    """A task, who met it (pair digest), the turns, the record, or the failure that ended it.
 
-    undigested: ClassVar[frozenset[str]] = frozenset({"seconds"})
+    ``hops`` is the ledger: a line for each assistant turn, in order.
+    """
+
+    undigested: ClassVar[frozenset[str]] = frozenset({"seconds", "hops"})
 
     task: Task
     pair: str
@@ -163,6 +166,7 @@ class Episode(Noun):
     usage: Usage = Usage()
     failure: Failure | None = None
     seconds: float = 0.0
+    hops: tuple[HopRecord, ...] = ()
 
     @property
     def replies(self) -> tuple[str, ...]:

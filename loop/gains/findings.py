@@ -119,7 +119,7 @@ def spent(lineage: LineageRecord) -> Budget:
 
 def _mean_budget(seeds: Mapping[int, Grown]) -> Budget:
     spents = [spent(lineage.record) for lineage in seeds.values()]
-    sums = {name: sum(getattr(each, name) for each in spents) / len(spents) for name in Budget.model_fields}
+    sums = {name: sum(each.figures[name] for each in spents) / len(spents) for name in Budget().figures}
     return Budget(**{name: value if "seconds" in name else round(value) for name, value in sums.items()})
 
 

@@ -11,6 +11,7 @@ from random import Random
 from loop.core.budget import Budget
 from loop.core.contract import Contract, Half
 from loop.core.episode import Episode, EpisodeShard, Task
+from loop.core.hop import ledger
 from loop.core.noun import digest_of, seed_from
 from loop.core.pair import Pair
 from loop.core.score import CaseScore, ScoreShard, Verdict, axiom_scores, case_score, passed
@@ -57,11 +58,12 @@ def play_jobs(
 
 
 def generated(shard: EpisodeShard) -> Budget:
-    """The tokens of a shard."""
+    """The tokens of a shard, and its ledger."""
     usages = [episode.usage for episode in shard.episodes]
     return Budget(
         generated_tokens=sum(usage.generated_tokens for usage in usages),
         prompt_tokens=sum(usage.prompt_tokens - usage.cached_tokens for usage in usages),
+        hops=ledger(record for episode in shard.episodes for record in episode.hops),
     )
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from loop.core.contract import Contract
-from loop.core.conversation import Say
+from loop.core.conversation import HopRecord, Say
 from loop.core.episode import (
     Ask,
     Completion,
@@ -77,6 +77,8 @@ class Live:
     seed: int
     asking: Generator[Ask, Completion, Outcome]
     turns: list[Turn]
+    hops: list[HopRecord] = field(default_factory=list)
+    asked: float = 0.0
     usage: Usage = Usage()
     outcome: Outcome | None = None
 
@@ -139,6 +141,7 @@ def _step(job: PlayJob, live: Live, completion: Completion | None) -> Request | 
         live.outcome = Outcome(record=Record(), failure=failure)
         return None
     live.turns.append(Turn(role="assistant", content="", label=ask.label, hop=ask.hop))
+    live.asked = time.monotonic()
     return _request(job, live, ask)
 
 
@@ -169,6 +172,17 @@ def _note_reply(live: Live, completion: Completion) -> None:
             finish=completion.finish,
         )
     )
+    live.hops.append(
+        HopRecord(
+            hop=asked.hop,
+            label=asked.label,
+            adapter=adapter.digest if adapter else "",
+            prompt_tokens=len(completion.prompt_ids),
+            cached_tokens=completion.cached_tokens,
+            generated_tokens=len(completion.token_ids),
+            seconds=time.monotonic() - live.asked,
+        )
+    )
     live.usage = Usage(
         prompt_tokens=live.usage.prompt_tokens + len(completion.prompt_ids),
         cached_tokens=live.usage.cached_tokens + completion.cached_tokens,
@@ -191,4 +205,5 @@ def _episode(live: Live, seconds: float) -> Episode:
         usage=live.usage,
         failure=outcome.failure,
         seconds=seconds,
+        hops=tuple(live.hops),
     )

@@ -191,7 +191,7 @@ def _interval(name: str, interval: Interval | None, *, point: bool = True) -> Fi
 
 
 def _budget_figures(prefix: str, budget: Budget) -> Figures:
-    return {f"{prefix}/{name}": float(getattr(budget, name)) for name in Budget.model_fields}
+    return {f"{prefix}/{name}": float(value) for name, value in budget.figures.items()}
 
 
 def _named(prefix: str, figures: Mapping[str, float | None]) -> Figures:

@@ -13,6 +13,7 @@ from loop.app import open_store
 from loop.cli.render import print_generation
 from loop.cli.routing import note_opening, report_tables
 from loop.core.gate import Interval
+from loop.core.hop import Hop, HopRecord, ledger
 from loop.core.routing import Route, RouteCase, RouteContext, RouteHow, RouteKind, RoutingExam
 from loop.gains.routing import routing_report
 from loop.report.page import page
@@ -87,6 +88,20 @@ def test_the_end_of_a_run_and_the_page_show_both_routers(tmp_path: Path) -> None
     store.register(child, store.begin(lineage.FAMILY, root, lineage.plan()))
     html = page(store, lineage.FAMILY)
     assert "<h3>Routing</h3>" in html and "100.0 [94.9, 100.0]" in html and "+1.2 [-0.5, +3.0]" in html
+
+
+def test_a_generation_is_shown_with_what_its_hops_took(tmp_path: Path) -> None:
+    child = lineage.child(lineage.root())
+    records = [
+        HopRecord(hop=hop, label="L0", prompt_tokens=1_500, cached_tokens=1_000, generated_tokens=7, seconds=0.25)
+        for hop in (Hop.ROUTE, Hop.ANSWER, Hop.ROUTE)
+    ]
+    child = child.revise(budget=child.budget.revise(hops=ledger(records)))
+    console = Console(width=80, record=True, file=io.StringIO())
+    print_generation(console, child)
+    rows = [line.strip(" │").split() for line in console.export_text().splitlines()]
+    assert ["route", "2", "1,000", "2,000", "14", "0.25"] in rows
+    assert ["answer", "1", "500", "1,000", "7", "0.25"] in rows
 
 
 def test_the_sealed_bank_stays_closed_for_a_root_that_no_exam_has_met(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from loop.core.episode import Split
+from loop.core.episode import EpisodeShard, Split
+from loop.core.hop import Hop
+from loop.pipeline.experience import generated
 from loop.pipeline.rollouts import PlayJob, play
 from loop.store.blobs import FsBlobs
+from loop.store.parquet import decode, encode
 from tests import fakes
 
 
@@ -35,6 +38,21 @@ def test_every_reply_records_the_digest_of_the_adapter_that_gave_it() -> None:
     job = _job()
     digests = {turn.adapter for e in play(job).episodes for turn in e.turns if turn.role == "assistant"}
     assert digests == {job.pairs[0].adapters[0].digest}
+
+
+def test_the_ledger_has_a_line_for_each_reply_and_is_summed_for_the_generation() -> None:
+    job = _job()
+    shard = play(job)
+    for episode in shard.episodes:
+        replies = [turn for turn in episode.turns if turn.role == "assistant"]
+        told = [(h.hop, h.label, h.adapter, h.prompt_tokens, h.generated_tokens) for h in episode.hops]
+        assert told == [(t.hop, t.label, t.adapter, len(t.prompt_ids), len(t.token_ids)) for t in replies]
+        assert all(record.seconds >= 0 for record in episode.hops)
+        assert episode.revise(hops=()).digest == episode.digest
+    # Six episodes of two answers, each of two tokens.
+    found = generated(shard).hops
+    assert list(found) == [Hop.ANSWER] and (found[Hop.ANSWER].hops, found[Hop.ANSWER].generated_tokens) == (12, 24)
+    assert decode(EpisodeShard, encode(shard)) == shard
 
 
 def test_the_same_job_gives_the_same_shard_and_samples_differ_by_seed() -> None:
