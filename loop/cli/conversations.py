@@ -65,7 +65,7 @@ def export(
     if as_json:
         print_json({"file": str(path), "episodes": len(found.episodes) - pruned, "redacted": found.redacted})
         return
-    print(f"{len(found.episodes) - pruned} episodes of {len(owner or consenting)} owners written to {file}")
+    print(f"written to {file}: episodes {len(found.episodes) - pruned}, of owners {len(owner or consenting)}")
     print(f"redacted: {kinds}; what no rule knows is still in it")
 
 
@@ -109,7 +109,7 @@ def forget(
     if as_json:
         print_json({"turns": turns, "erased": done})
         return
-    print(f"{turns} turns of {owner} are deleted")
+    print(f"deleted: turns {turns}, of {owner}")
     print_erasure(done)
 
 
@@ -140,7 +140,7 @@ def erase_forgotten(settings: Settings, living: SqlLiving) -> Erasure:
 
 def print_erasure(done: Erasure) -> None:
     """What was taken away, what learned from it before, and what is still to do."""
-    print(f"erased: {done.exported} exported and {done.episodes} played episodes, {done.rows} training rows")
+    print(f"erased: exported episodes {done.exported}, played episodes {done.episodes}, training rows {done.rows}")
     if done.adapters:
         print(f"learned from it before, and unchanged: adapters {', '.join(a[:12] for a in done.adapters)}")
     for family in done.waiting:
@@ -170,6 +170,6 @@ def _prune(living: SqlLiving) -> tuple[int, tuple[str, ...]]:
 
 def _described(talk: Talk) -> str:
     standing = "opted out" if talk.opted_out else "covered by consent" if talk.covered else "not covered by consent"
-    made = f", {talk.exported} exported" if talk.exported else ""
+    made = f", exported {talk.exported}" if talk.exported else ""
     begun = talk.begun[:16].replace("T", " ")
-    return f"{talk.opening}\n  {begun}, {talk.turns} turns, {standing}{made}"
+    return f"{talk.opening}\n  {begun}, turns {talk.turns}, {standing}{made}"

@@ -98,9 +98,12 @@ def _make_engine(url: str) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:
-    """Transactions begin where we say (the driver would begin them late); commits reach the disk."""
+    """Transactions begin where we say (the driver would begin them late); commits reach the disk.
+
+    What is deleted is overwritten: people ask for that.
+    """
     connection.isolation_level = None
-    for pragma in (f"busy_timeout={BUSY_SECONDS * 1000}", "foreign_keys=ON", "synchronous=FULL"):
+    for pragma in (f"busy_timeout={BUSY_SECONDS * 1000}", "foreign_keys=ON", "synchronous=FULL", "secure_delete=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 
@@ -161,6 +164,18 @@ def _is_full(url: str, error: OperationalError, text: str) -> bool:
     path = sqlite_path(url)
     symptom = "disk I/O error" in text or "unable to open" in text
     return path is not None and symptom and shutil.disk_usage(path.parent).free < _SPARE_BYTES
+
+
+def empty_log(url: str) -> None:
+    """Bring an SQLite database's write-ahead log into its file, so that nothing deleted is left in it.
+
+    Other connections may hold it up; PostgreSQL overwrites what was deleted as its own VACUUM comes to it.
+    """
+    if sqlite_path(url) is not None:
+        with engine_for(url).connect() as connection:
+            raw = connection.connection.dbapi_connection
+            assert raw is not None
+            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def dispose(url: str) -> None:

@@ -21,7 +21,7 @@ from loop.core.score import CaseScore, ScoreShard
 from loop.core.training_set import TrainingSet
 from loop.store import lease, nouns
 from loop.store.blobs import FsBlobs
-from loop.store.database import now, reading, writing
+from loop.store.database import empty_log, now, reading, writing
 from loop.store.living import SqlLiving
 from loop.store.living_tables import ErasureRow, ForgottenRow
 from loop.store.parquet import encode
@@ -63,6 +63,7 @@ def erase(url: str, blobs: FsBlobs) -> Erasure:
         bodies = session.exec(select(NounRow.blob).join(ErasureRow, col(ErasureRow.noun) == NounRow.digest)).all()
     for blob in bodies:
         blobs.erase(blob)
+    empty_log(url)
     return total
 
 

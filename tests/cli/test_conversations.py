@@ -30,12 +30,12 @@ def test_consent_is_recorded_shown_and_withdrawn_with_all_that_was_made_under_it
     dropped = said(living.url, "ana", ("A second one", "Yes."))
     file = tmp_path / "export.json"
     shown = run(tmp_path, "conversations", "export", "export.json").stdout
-    assert "2 episodes of 1 owners" in shown and "EMAIL 1" in shown
+    assert "episodes 2, of owners 1" in shown and "EMAIL 1" in shown
     assert file.stat().st_mode & 0o077 == 0 and "ana@example.org" not in file.read_text()
     listed = run(tmp_path, "conversations", "list", "--owner", "ana", COLUMNS="80").stdout
-    assert listed.count("1 turns, covered by consent, 1 exported") == 2
+    assert listed.count("turns 1, covered by consent, exported 1") == 2
     done = run(tmp_path, "conversations", "forget", dropped, "--owner", "ana")
-    assert "1 turns of ana are deleted" in done.stdout and "erased: 1 exported" in done.stdout
+    assert "deleted: turns 1, of ana" in done.stdout and "erased: exported episodes 1" in done.stdout
     (episode,) = read_export(file).episodes
     assert episode.turns[0].content == "Mail [EMAIL_1]"
     ended = json.loads(run(tmp_path, "consent", "withdraw", "--owner", "ana", "--json").stdout)
@@ -52,10 +52,10 @@ def test_an_opt_out_keeps_the_conversation_and_nothing_of_it_is_exported(tmp_pat
     (tmp_path / "export.json").unlink()
     done = run(tmp_path, "conversations", "opt-out", turn, "--owner", "ana")
     assert done.returncode == 0 and "not reached" in done.stdout
-    assert "0 episodes" in run(tmp_path, "conversations", "export", "export.json").stdout
+    assert "episodes 0," in run(tmp_path, "conversations", "export", "export.json").stdout
     assert "opted out" in run(tmp_path, "conversations", "list", "--owner", "ana").stdout
     everything = run(tmp_path, "conversations", "forget", "--all", "--owner", "ana")
-    assert "1 turns" in everything.stdout and living.talks("ana") == ()
+    assert "turns 1" in everything.stdout and living.talks("ana") == ()
 
 
 def test_bad_input_is_one_sentence(tmp_path: Path, living: SqlLiving) -> None:

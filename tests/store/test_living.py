@@ -122,6 +122,22 @@ def test_an_export_that_meets_a_withdrawal_never_keeps_a_case_of_it(kept: SqlCon
         assert living.talks(owner)[0].exported == 0
 
 
+def test_deleted_words_are_not_left_in_the_file_of_an_sqlite_database(
+    kept: SqlConversations, blobs: FsBlobs, url: str, tmp_path: Path
+) -> None:
+    if not url.startswith("sqlite"):
+        pytest.skip("PostgreSQL overwrites deleted rows when it vacuums")
+
+    def lies_there() -> bool:
+        return any(b"a very private matter" in path.read_bytes() for path in tmp_path.glob("loop.db*"))
+
+    first = kept.append("ana", None, exchange(1, "a very private matter"))
+    assert lies_there()
+    kept.forget("ana", first)
+    erase(url, blobs)
+    assert not lies_there()
+
+
 def met(case: str, index: int) -> Episode:
     """An episode of the living environment."""
     task = Task(environment=LIVING, case=case, split=Split.TRAIN, seed=index)
