@@ -36,9 +36,10 @@ class Grant(Noun):
 
 
 class Key(Noun):
-    """A key as its owner may see it: when it was made, ends and was last used, and the day's tokens (UTC).
+    """A key as its owner may see it: when it was made, ends and was last used (to a minute), and the day's tokens.
 
-    The secret is no part of it: it is shown once, when the key is made. Times are ISO 8601 in UTC.
+    The secret is no part of it: it is shown once, when the key is made. Times are ISO 8601 in UTC, and so is
+    the day.
     """
 
     grant: Grant

@@ -86,11 +86,18 @@ class SqlAccess:
 
     def begin(self, grant: Grant) -> None:
         """Count one request; raises Exhausted when the key's rate or its day's tokens are spent."""
+        with reading(self.url) as session:
+            at = self.clock(session)
+            _check_tokens(session, grant, at)
+            known = session.get(KeyRow, grant.key)
+            # A key without a rate writes once a minute that it was used, not at every request.
+            noted = known is not None and known.used is not None and known.used > _text(at - MINUTE)
+        if noted and grant.quota.requests_per_minute is None:
+            return
         with writing(self.url) as session:
             # Whoever has the row counts alone: two servers cannot both take the last request.
             row = _locked(session, grant.key)
             at = self.clock(session)
-            _check_tokens(session, grant, at)
             _check_rate(session, grant, at)
             row.used = _text(at)
             session.add(row)

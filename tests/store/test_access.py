@@ -121,6 +121,15 @@ def test_the_days_tokens_end_at_midnight_utc(access: SqlAccess, clock: Clock) ->
     assert [(key.tokens_today, key.used) for key in access.issued()] == [(0, "2026-12-04T00:00:00.000Z")]
 
 
+def test_when_a_key_was_last_used_is_right_to_a_minute(access: SqlAccess, clock: Clock) -> None:
+    grant = held(access)
+    assert access.issued()[0].used is None
+    for seconds, used in ((0, "12:00:00"), (59, "12:00:00"), (1, "12:01:00"), (3600, "13:01:00")):
+        clock.passes(seconds=seconds)
+        access.begin(grant)
+        assert access.issued()[0].used == f"2026-12-03T{used}.000Z"
+
+
 def test_one_key_does_not_spend_anothers(access: SqlAccess) -> None:
     quota = Quota(requests_per_minute=1, tokens_per_day=10)
     mine, other = held(access, quota), held(access, quota, "bob")
