@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAM = {
     "MACARON_ENVIRONMENTS": '[{"use": "tools"}, {"use": "coding"}]',
     "MACARON_SIZES__EXAMINE__SHARD_TASKS": "10",
+    "MACARON_SIZES__EXAMINE__ROUTES": "0",  # the router is the one that was examined before
 }
 
 
