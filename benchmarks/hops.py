@@ -4,6 +4,7 @@ Conversations change the subject at every turn: a request for a tool, a program,
 in turn. Nothing is pinned, so each turn is routed, answered, and summed up after its reply.
 ``visible`` is what a user waits for beside the answer: the route, and any summary that the
 next turn needs and that was not written yet. Summaries written after a reply are off that path.
+Each conversation begins with what the one before left in the engine, as on a server.
 
     python -m benchmarks.hops --help
 """
@@ -64,29 +65,30 @@ def converse(harness: Harness, said: Sequence[Say]) -> Generator[Ask, Completion
 
 
 def play(engine: TransformersEngine, pair: Pair, blobs: FsBlobs, said: Sequence[Say], name: int) -> Talk:
-    """One conversation alone on the engine."""
+    """One conversation alone on the engine, each hop a call that is listened to, as the server asks it."""
     asking = converse(pair.harness, said)
-    found: list[Talk] = []
-
-    def request(ask: Ask, number: int) -> Request:
-        seed = seed_from("hops", name, number)
-        return Request(
+    ask, number = next(asking), 0
+    while True:
+        request = Request(
             messages=ask.messages,
             adapter=pair.adapter(ask.label),
             sampling=ask.sampling,
-            seed=seed,
+            seed=seed_from("hops", name, number),
             choices=ask.choices,
         )
+        found: list[Completion] = []
 
-    def follow(key: int, completion: Completion) -> Sequence[tuple[int, Request]]:
+        def follow(key: int, completion: Completion, found: list[Completion] = found) -> Sequence[tuple[int, Request]]:
+            found.append(completion)
+            return ()
+
+        engine.generate(pair.base, blobs, [(0, request)], follow, lambda key, text: True)
+        number += 1
         try:
-            return [(key + 1, request(asking.send(completion), key + 1))]
+            ask = asking.send(found[0])
         except StopIteration as end:
-            found.append(end.value)
-            return []
-
-    engine.generate(pair.base, blobs, [(0, request(next(asking), 0))], follow)
-    return found[0]
+            talk: Talk = end.value
+            return talk
 
 
 def table(talks: Sequence[Talk]) -> float:

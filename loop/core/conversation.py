@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import groupby
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
