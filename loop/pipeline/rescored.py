@@ -98,8 +98,12 @@ def _cells(found: Rescored, ends: Mapping[tuple[str, Half], Scorecard]) -> dict[
 
 
 def _labels(found: Rescored) -> dict[str, str]:
-    """The specialist that answered in each environment of the exam; "" where every episode broke before it could."""
-    labels = {episode.task.environment: "" for episode in found.episodes("exam")}
+    """The specialist that answered in each environment of the exam; "" where every episode broke before it could.
+
+    In a composed system, whose turns are routed, all that changed counts as the imported one's.
+    """
+    theirs = next((adapter.label for adapter in found.child.adapters if adapter.digest == found.plan.imported), "")
+    labels = {episode.task.environment: theirs for episode in found.episodes("exam")}
     for episode in found.episodes("exam"):
         answered = (turn.label for turn in episode.turns if turn.role == "assistant")
         labels[episode.task.environment] = labels[episode.task.environment] or next(answered, "")

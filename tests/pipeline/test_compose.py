@@ -13,12 +13,15 @@ from loop.core.errors import UserError
 from loop.core.gate import Standing
 from loop.core.generation import Generation
 from loop.core.imported import Composition, Imported, ImportStanding, Terms
+from loop.core.manifest import ReplayVerdict
 from loop.core.pair import Harness, Message, Pair, Prompt, Routing
 from loop.core.plan import ExaminePlan
 from loop.core.stage import Stage
 from loop.pipeline.compose import compose, composed, composition_plan
 from loop.pipeline.generation import plant
+from loop.pipeline.manifest import examination, manifest
 from loop.pipeline.parts import Loop
+from loop.pipeline.replay import replay
 from loop.ports import Rollout
 from loop.store.blobs import FsBlobs
 from loop.store.imports import SqlImports
@@ -154,6 +157,13 @@ def test_a_specialist_that_nobody_is_routed_to_stays_in_quarantine(store: SqlSto
     assert found.regret is not None and found.regret.point == 50.0
     assert found.over["strongest"]["two"].point == -100.0
     assert store.champion("test") != made
+
+
+def test_a_composed_exam_is_played_again_equally(store: SqlStore, tmp_path: Path) -> None:
+    loop = loop_of(store, tmp_path)
+    made, _ = examine(store, loop, theirs())
+    found = examination(store, made, store.origin(made))
+    assert replay(loop, found, manifest(found, None), None).verdict is ReplayVerdict.EQUAL
 
 
 def test_an_examination_resumes_and_is_not_done_twice(store: SqlStore, tmp_path: Path) -> None:
