@@ -33,7 +33,7 @@ class Living(Noun):
     What a tool would have returned to another call is not known.
     """
 
-    path: str
+    path: str = ""
 
     @property
     def name(self) -> str:
@@ -83,6 +83,8 @@ class Living(Noun):
 
 def read_export(path: Path) -> LivingExport:
     """An export from its file; UserError when it is none, or was changed by hand."""
+    if path == Path():
+        raise UserError(f"the environment living has no option path: name an export there, of `{_COMMAND}`")
     try:
         state = path.stat()
         return _read(path, (state.st_mtime_ns, state.st_size))
