@@ -41,6 +41,7 @@ class EntryKind(StrEnum):
     TOOL = "tool"
     SUMMARY = "summary"
     DIGEST = "digest"
+    WAITING = "waiting"
 
 
 Made = Literal["model", "verbatim", "extract"]
@@ -53,7 +54,8 @@ class Entry(Noun):
     replied, who called the tool, whose part was summed up, or whose view a digest is for
     (it stands for all that others did up to its turn). ``made`` tells how a summary came about:
     by the model, the reply itself where it is short enough, or its first sentences where
-    what the model wrote was not borne out by the turn.
+    what the model wrote was not borne out by the turn. A waiting intent stands for its ``label``
+    until the tool that an earlier part called has answered; nobody is shown it before.
     """
 
     turn: int = Field(ge=1)
@@ -78,8 +80,9 @@ class Part(Noun):
 
     @property
     def summary(self) -> Entry | None:
-        """What other specialists are told of it, once it is known."""
-        return next((entry for entry in self.entries if entry.kind is EntryKind.SUMMARY), None)
+        """What other specialists are told of it, once it is known; one from before a tool's result is out of date."""
+        lines = [entry for entry in self.entries if entry.kind is not EntryKind.USER]
+        return lines[-1] if lines and lines[-1].kind is EntryKind.SUMMARY else None
 
     def texts(self, *kinds: EntryKind) -> tuple[str, ...]:
         """The contents of these kinds in order."""
@@ -115,13 +118,17 @@ class Timeline(Noun):
 
 
 class Reply(Noun):
-    """What the user is given at the end of a turn, its parts joined; ``label`` is who wrote the last."""
+    """What the user is given at the end of a turn; ``label`` is who wrote the last of its parts.
+
+    ``text`` joins the ``parts``, which are named where there are several.
+    """
 
     undigested: ClassVar[frozenset[str]] = frozenset({"label"})
 
     text: str
     finish: str = ""
     label: str = ""
+    parts: tuple[str, ...] = ()
 
 
 class Turned(Noun):

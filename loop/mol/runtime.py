@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 
 from loop.core.conversation import Entry, EntryKind, HopRecord, Made, Part, Reply, Say, Timeline, Turned
@@ -24,15 +24,18 @@ JOINT = "\n\n"
 _SUM_UP_NOTES = "Sum up these notes for yourself. Names and numbers exactly, nothing that is not in them.\n"
 
 
-def turn(harness: Harness, timeline: Timeline, say: Say) -> Generator[Ask, Completion, Turned]:
+def turn(
+    harness: Harness, timeline: Timeline, say: Say, calls: Callable[[str], bool] = lambda text: False
+) -> Generator[Ask, Completion, Turned]:
     """Play one user's turn: yield what to ask, be sent completions, return the turn.
 
     The result holds the timeline as it is once the reply is delivered; forget it, and the
     turn has not been. All that can be chosen stands in the harness, so that collecting and
-    serving agree. Raises LookupError for a tool's result that nobody waits for, and for a
-    pinned label that the harness has no prompt for.
+    serving agree. ``calls`` says whether an answer calls a tool: of several intents, those
+    after it wait for the result. Raises LookupError for a tool's result that nobody waits for,
+    and for a pinned label that the harness has no prompt for.
     """
-    play = _Play(harness, timeline if timeline.entries else timeline.revise(tools=say.tools))
+    play = _Play(harness, timeline if timeline.entries else timeline.revise(tools=say.tools), calls)
     if say.returns:
         yield from play.returned(say)
     elif say.label:
@@ -72,6 +75,7 @@ class _Play:
 
     harness: Harness
     timeline: Timeline
+    calls: Callable[[str], bool] = lambda text: False
     replies: list[Completion] = field(default_factory=list)
     routes: list[Route] = field(default_factory=list)
     hops: list[HopRecord] = field(default_factory=list)
@@ -81,19 +85,25 @@ class _Play:
 
     def turned(self) -> Turned:
         """The draft with its reply: the texts of its parts, one below the other."""
-        text = JOINT.join(completion.text for completion in self.replies)
+        texts = tuple(completion.text for completion in self.replies)
         finish = self.replies[-1].finish if self.replies else ""
-        reply = Reply(text=text, finish=finish, label=self.timeline.entries[-1].label if self.replies else "")
+        label = next((e.label for e in reversed(self.timeline.entries) if e.kind is EntryKind.REPLY), "")
+        reply = Reply(
+            text=JOINT.join(texts), finish=finish, label=label if texts else "", parts=texts if len(texts) > 1 else ()
+        )
         return Turned(timeline=self.timeline, reply=reply, routes=tuple(self.routes), hops=tuple(self.hops))
 
     def returned(self, say: Say) -> Asking:
-        """A tool's result goes to the specialist that called, with no routing."""
-        parts = list(self.timeline.parts())
-        if not parts or not parts[-1].owner:
+        """A tool's result goes to the specialist that called, with no routing; then come the intents that waited."""
+        answered = [part for part in self.timeline.parts() if part.owner]
+        if not answered:
             raise LookupError("no specialist waits for the result of a tool: the conversation has no call yet")
-        last = parts[-1]
+        last = answered[-1]
         self.routes.append(Route(label=last.owner, how=RouteHow.RETURNED))
-        yield from self.answer(self.opened(say.messages, last.turn, last.part), last.owner)
+        text = yield from self.answer(self.opened(say.messages, last.turn, last.part), last.owner)
+        waiting = [part.entries[-1] for part in self.timeline.parts() if part.turn == last.turn and not part.owner]
+        if not self.calls(text):
+            yield from self.parts([(entry.content, entry.label) for entry in waiting], last.turn, last.part + 1)
 
     def routed(self, say: Say) -> Asking:
         """Route a message, whole or by its intents, and answer each part in order."""
@@ -104,12 +114,25 @@ class _Play:
         for text in texts:
             found.append((yield from self.route(text)))
         whole = len({route.label for route in found}) == 1
-        parts = ((message.content, found[0].label),) if whole else together(texts, [route.label for route in found])
+        parts = (
+            ((message.content, found[0].label),)
+            if whole
+            else together(message.content, [route.label for route in found])
+        )
         self.routes.extend(found[:1] if whole else found)
-        turn = self.timeline.turn + 1
-        for number, (text, label) in enumerate(parts, start=1):
-            said = (*(before if number == 1 else ()), Message(role="user", content=text))
-            yield from self.answer(self.opened(said, turn, number), label)
+        yield from self.parts(parts, self.timeline.turn + 1, 1, before)
+
+    def parts(self, parts: Sequence[tuple[str, str]], turn: int, first: int, before: Sequence[Message] = ()) -> Asking:
+        """Answer these intents in order, up to one that calls a tool: those after it wait for the result."""
+        waits = False
+        for number, (text, label) in enumerate(parts, start=first):
+            if waits:
+                kind = EntryKind.WAITING
+                self.timeline = self.timeline.then(Entry(turn=turn, part=number, kind=kind, content=text, label=label))
+                continue
+            said = (*(before if number == first else ()), Message(role="user", content=text))
+            answer = yield from self.answer(self.opened(said, turn, number), label)
+            waits = self.calls(answer)
 
     def route(self, text: str) -> Generator[Ask, Completion, Route]:
         """One decision of the router; whatever it says, some registered label answers."""
@@ -133,8 +156,8 @@ class _Play:
         )
         return turn, part
 
-    def answer(self, place: tuple[int, int], label: str) -> Asking:
-        """The specialist's reply from its own view, and the reply in the draft."""
+    def answer(self, place: tuple[int, int], label: str) -> Generator[Ask, Completion, str]:
+        """The specialist's reply from its own view, which is also written into the draft."""
         yield from self.sum_up(foreign(self.timeline, label))
         yield from self.digest(label)
         prompt = self.harness.prompt(label)
@@ -144,6 +167,7 @@ class _Play:
         turn, part = place
         entry = Entry(turn=turn, part=part, kind=EntryKind.REPLY, content=completion.text, label=label)
         self.timeline = self.timeline.then(entry)
+        return completion.text
 
     def sum_up(self, parts: tuple[Part, ...]) -> Asking:
         """A summary for each of these parts that has none."""

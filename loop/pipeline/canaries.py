@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from loop.core.episode import Episode, EpisodeShard, Split
 from loop.core.generation import CanaryReport
 from loop.core.noun import seed_from
 from loop.core.pair import Pair
 from loop.core.stage import Stage
-from loop.pipeline.experience import chain, generated
+from loop.pipeline.experience import chain, generated, split_tasks
 from loop.pipeline.parts import Run
 from loop.pipeline.rollouts import PlayJob, play
 from loop.pipeline.steps import each
@@ -23,8 +25,13 @@ def probe(run: Run, child: Pair) -> CanaryReport | None:
     seed = seed_from("canaries", *run.seed)
     tasks = loop.canaries.tasks(loop.contract, Split.HOLDOUT, KINDS * count, seed, (1,))
     pairs = tuple({pair.digest: pair for pair in (run.parent.pair, child)}.values())
-    job = PlayJob(loop.engine, loop.blobs, (loop.canaries,), loop.contract, pairs, tasks, 1, 0.0, run.plan.seed)
-    played = each(run, Stage.EXAMINE, EpisodeShard, {"canaries/000": lambda: job}, play, generated)
+    jobs = {
+        f"canaries/{number:03d}": partial(
+            PlayJob, loop.engine, loop.blobs, (loop.canaries,), loop.contract, pairs, baits, 1, 0.0, run.plan.seed
+        )
+        for number, baits in enumerate(split_tasks(tasks, KINDS))
+    }
+    played = each(run, Stage.EXAMINE, EpisodeShard, jobs, play, generated)
     return report(chain(played), run.parent.pair, child)
 
 

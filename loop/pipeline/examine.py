@@ -196,7 +196,7 @@ def _diversity(run: Run, child: Pair) -> tuple[dict[str, float], tuple[str, ...]
             (1,),
         )
     ]
-    shards = split_tasks(tasks, plan.diversity_tasks or 1)
+    shards = split_tasks(tasks, -(-plan.diversity_tasks // 2) or 1)  # two, so that two workers share it
     temperature = run.plan.collect.temperature
     jobs = play_jobs(run, shards, (parent, child), plan.diversity_samples, temperature, "diversity")
     played = each(run, Stage.EXAMINE, EpisodeShard, jobs, play, generated)

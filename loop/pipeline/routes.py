@@ -28,7 +28,7 @@ from loop.mol.route import decide, route_ask
 from loop.ports import Blobs, Engine
 
 ENVIRONMENT = "routing"
-SHARD_CASES = 60
+SHARD_CASES = 32
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,7 @@ class Turns:
         tools: bool | None = None,
         drawing: Drawing = AS_IT_STANDS,
         shown: Callable[[Turned], str] = lambda turned: turned.reply.text,
+        calls: Callable[[str], bool] = lambda text: False,
         keep: bool = True,
     ) -> Delivered:
         """Answer what was said and commit the turn.
@@ -127,7 +128,8 @@ class Turns:
         the specialist. ``heard`` is told the reply as it grows, piece by piece, on the event loop;
         the last piece comes before the turn is committed. ``notes`` are told to the specialist and
         are no part of the history; ``tools`` as a Say has it. ``shown`` is the reply as the client
-        will send it back; what it raises undoes the turn. Without ``keep`` nothing is committed.
+        will send it back; what it raises undoes the turn. ``calls`` as turn() has it. Without
+        ``keep`` nothing is committed.
         Raises UserError for messages that end in no question and for an unregistered pin, Overflow,
         LookupError for a turn that is not the owner's, Busy.
         """
@@ -143,7 +145,7 @@ class Turns:
         before = told(known, said[:last], pair.harness.routing.fallback)
         say = Say(messages=(*said[last:-1], *notes, said[-1]), label=pin or _caller(before, said[last:]), tools=tools)
         with closing(_Answers(pair, heard)) as answers:
-            turned = await self._play(pair, turn(pair.harness, before, say), drawing, answers)
+            turned = await self._play(pair, turn(pair.harness, before, say, calls), drawing, answers)
         reply = Message(role="assistant", content=shown(turned))
         exchange = exchange_of(known, turned, history_of((*said, reply), since))
         exchange = exchange.revise(hops=_signed(pair, exchange.hops))
@@ -225,7 +227,7 @@ def _caller(before: Timeline, said: Sequence[Message]) -> str:
     """Who called the tools, where their results come with further words; else nobody."""
     if said[-1].role == "tool" or all(message.role != "tool" for message in said):
         return ""
-    return next((part.owner for part in reversed(list(before.parts()))), "")
+    return next((part.owner for part in reversed(list(before.parts())) if part.owner), "")
 
 
 def _signed(pair: Pair, hops: Sequence[HopRecord]) -> tuple[HopRecord, ...]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loop.core.conversation import EntryKind, Say, Timeline
+from loop.core.conversation import EntryKind, Say, Timeline, Turned
 from loop.core.episode import Ask
 from loop.core.hop import Hop
 from loop.core.pair import Message
@@ -118,6 +118,40 @@ def test_several_intents_are_answered_in_order_by_their_specialists() -> None:
     ]
     assert turned.reply.text == "L1 heard 2 messages.\n\nL2 heard 4 messages."
     assert {(entry.turn, entry.part) for entry in turned.timeline.entries} == {(1, 1), (1, 2)}
+
+
+def test_the_intents_after_a_call_wait_until_its_result_has_come_back() -> None:
+    rules = harness(intents="split")
+
+    def answers(ask: Ask) -> str:
+        return "call" if ask.label == "L1" and ask.messages[-1].role == "user" else keyed(ask)
+
+    def after(timeline: Timeline, words: Say) -> tuple[Turned, list[Ask]]:
+        return played(turn(rules, timeline, words, lambda text: text == "call"), answers)
+
+    first, asks = after(Timeline(), say("L1: find the number of Ana. L2: write f for it. L1: tell Bob of it."))
+    assert [ask.label for ask in asks if ask.hop is Hop.ANSWER] == ["L1"] and first.reply.text == "call"
+    second, asks = after(first.timeline, say('{"phone": 12}', role="tool"))
+    assert [ask.label for ask in asks if ask.hop is Hop.ANSWER] == ["L1", "L2", "L1"]
+    assert contents(asks[0])[1:] == [
+        ("user", "L1: find the number of Ana."),
+        ("assistant", "call"),
+        ("tool", '{"phone": 12}'),
+    ]
+    assert contents(asks[1])[-1] == ("user", "L2: write f for it.")
+    assert second.reply.parts == ("L1 heard 4 messages.", "L2 heard 4 messages.", "call") and second.reply.label == "L1"
+    third, asks = after(second.timeline, say("told", role="tool"))
+    assert contents(asks[0])[-3:] == [("user", "L1: tell Bob of it."), ("assistant", "call"), ("tool", "told")]
+    assert third.timeline.turn == 1 and third.reply.parts == ()
+    fourth, asks = after(third.timeline, say("L2: thanks"))
+    assert fourth.timeline.turn == 2 and [ask.label for ask in asks] == ["L0", "L2"]
+
+
+def test_what_others_are_told_of_a_call_is_brought_up_to_date_by_its_result() -> None:
+    turned, _ = talk(harness(), keyed, say("L1: find Ana"), say('{"phone": 12}', role="tool"))
+    part = next(turned.timeline.parts())
+    assert [entry.kind.value for entry in part.entries] == ["user", "reply", "summary", "tool", "reply", "summary"]
+    assert part.summary == part.entries[-1] and "L1 heard 4 messages." in part.entries[-1].content
 
 
 def test_intents_of_one_specialist_stay_one_message() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loop.core.conversation import Entry, EntryKind, Part
 from loop.mol.intents import pieces, together
@@ -54,6 +56,11 @@ def test_an_extract_is_whole_sentences_where_one_fits() -> None:
         ("1. call the plumber today\n2. summarise this long text", 2),
         ("Fix this please:\n```\ndef f(a):\n    return a; print(a)\n```", 1),
         ("Thanks. Yes.", 1),
+        ("Cancel the lunch with Ana.\n\n# f(2, 3) = 5\n# sum of p and q\ndef f(p, q):", 2),
+        ("# f(2, 3) = 5\ndef f(p, q):\n\nCancel the lunch with Ana.", 2),
+        ("# f(2, 3) = 5\ndef f(p, q):\nWhat is wrong with it?", 1),
+        ('{"tool": "move_event", "title": ...}\nMove the lunch to Sunday, please. And also write a poem.', 2),
+        ("Run `ls` for me please. Then say what it is.\nBook a table for two.", 2),
         ("Salt and pepper please.", 1),
     ],
 )
@@ -62,4 +69,22 @@ def test_a_message_is_cut_at_its_intents(message: str, found: int) -> None:
 
 
 def test_neighbours_of_one_label_are_one_intent() -> None:
-    assert together(["a", "b", "c"], ["L0", "L0", "L1"]) == (("a b", "L0"), ("c", "L1"))
+    message = '- Call the plumber today,  and then\twrite to Ana.\n2) Say "now it is good." Sort the list.'
+    assert pieces(message) == ("Call the plumber today", "write to Ana.", 'Say "now it is good.', "Sort the list.")
+    assert together(message, ["L0", "L0", "L1", "L1"]) == (
+        ("Call the plumber today,  and then\twrite to Ana.", "L0"),
+        ('Say "now it is good." Sort the list.', "L1"),
+    )
+
+
+WORDS = st.lists(st.sampled_from(["call Ana", "; ", " and then ", "\n", "\n\n", ". ", "{x}", "  y", "def f(a):", "é"]))
+
+
+@given(WORDS)
+def test_pieces_are_cut_out_of_the_message_in_order(parts: list[str]) -> None:
+    message, place = "".join(parts), 0
+    found = pieces(message)
+    assert 1 <= len(found) <= 6
+    for piece in found:
+        place = message.index(piece, place) + len(piece)
+    assert together(message, ["L0"] * len(found)) == ((message[message.index(found[0]) : place], "L0"),)

@@ -246,8 +246,8 @@ def test_an_interrupted_rescore_goes_on_to_the_same_result(store: SqlStore, chil
     assert store.standpoints("test", TWO.digest, Spec(use="rules").digest) == {}
     fakes.CALLS.clear()
     resumed = rescore(_bench(store, TWO, executor=Breaking(after=99)), child)
-    # 3 shards of collect and 1 of diversity under one half, 2 of the exam under two: 8 steps in all.
-    assert fakes.CALLS["jobs"] == 8 - after
+    # 3 shards of collect and 2 of diversity under one half, 2 of the exam under two: 9 steps in all.
+    assert fakes.CALLS["jobs"] == 9 - after
     shifted = _bench(store, TWO).spec.revise(options={"again": True})
     again = rescore(Bench(**(vars(_bench(store, TWO)) | {"spec": shifted})), child)
     assert again.revise(judge=resumed.judge) == resumed

@@ -7,7 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from loop.core.conversation import Reply
 from loop.core.noun import Noun
+from loop.mol.runtime import JOINT
 from loop.serve.http.schemas import fault, unsupported
 
 AUTO, NONE, REQUIRED = "auto", "none", "required"
@@ -76,6 +78,13 @@ def read(reply: str, tools: Sequence[Offered]) -> tuple[str, tuple[Call, ...]]:
         if arguments is not None and tool.takes(arguments):
             return "", (Call(name=tool.name, arguments=json.dumps(arguments, ensure_ascii=False)),)
     return reply, ()
+
+
+def read_parts(reply: Reply, tools: Sequence[Offered]) -> tuple[str, tuple[Call, ...]]:
+    """The text and the calls of a reply in one part or several."""
+    found = [read(part, tools) for part in reply.parts or (reply.text,)]
+    texts = [text for text, calls in found if text or not calls]
+    return JOINT.join(texts), tuple(call for _, calls in found for call in calls)
 
 
 def _arguments(call: Call) -> Any:

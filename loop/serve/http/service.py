@@ -13,8 +13,9 @@ from loop.core.conversation import Exchange, HopRecord, Turned
 from loop.core.hop import Hop
 from loop.core.noun import Noun
 from loop.core.pair import Message
+from loop.mol.runtime import JOINT
 from loop.serve.drawing import Drawing
-from loop.serve.http.calls import AUTO, NONE, REQUIRED, Call, Offered, described, read, written
+from loop.serve.http.calls import AUTO, NONE, REQUIRED, Call, Offered, described, read, read_parts, written
 from loop.serve.http.figures import Figures
 from loop.serve.http.refusals import Refused
 from loop.serve.http.shapes import Shape
@@ -187,7 +188,7 @@ class Service:
                 tokens = sum(hop.prompt_tokens + hop.generated_tokens for hop in spent)
                 await asyncio.shield(asyncio.to_thread(self.access.spend, grant, tokens))
         self.figures.answered(spent, asyncio.get_running_loop().time() - started)
-        text, calls = read(delivered.exchange.reply.text, wanted.callable)
+        text, calls = read_parts(delivered.exchange.reply, wanted.callable)
         drawn = [pair for one in delivered.answers for pair in zip(one.token_ids, one.logprobs, strict=True)]
         return Answered(delivered.id, text, calls, delivered.exchange, tuple(spent), tuple(drawn), told.told)
 
@@ -210,6 +211,7 @@ class Service:
                     tools=bool(wanted.callable) or None,
                     drawing=wanted.drawing.revise(lap=lap),
                     shown=shown,
+                    calls=lambda text: bool(read(text, wanted.callable)[1]),
                     keep=wanted.keep,
                 )
             except _Unfit as error:
@@ -219,7 +221,7 @@ class Service:
 
 def _checked(wanted: Wanted, turned: Turned) -> str:
     """The reply as the history holds it; _Unfit where it is not what was asked for."""
-    text, calls = read(turned.reply.text, wanted.callable)
+    text, calls = read_parts(turned.reply, wanted.callable)
     why = ""
     if wanted.must_call and not calls:
         why = f"it calls no tool of {', '.join(tool.name for tool in wanted.callable)}"
@@ -243,7 +245,13 @@ class _Told:
     def hear(self, piece: str) -> None:
         """The next piece of the reply."""
         self._text += piece
-        if self._is_whole or (self._may_call and self._text.lstrip()[:1] in ("", "{")):
+        if self._is_whole:
             return
-        self._pieces.put_nowait(self._text[self.told :])
-        self.told = len(self._text)
+        sure = len(self._text)
+        if self._may_call:
+            # A call is a part of its own: what may be one is held back with the gap before it.
+            before, _, last = self._text.rpartition(JOINT)
+            sure = len(before) if last.lstrip()[:1] in ("", "{") else sure
+        if sure > self.told:
+            self._pieces.put_nowait(self._text[self.told : sure])
+            self.told = sure

@@ -50,7 +50,7 @@ def answer(request: Request) -> str:
     if "JSON" in before:
         return json.dumps({"city": "Oslo"}) if request.sampling.temperature else "no JSON"
     city = CITY.search(last.content)
-    if city and "get_weather" in before:
+    if city and any("get_weather" in message.content for message in request.messages[:-1]):
         return json.dumps({"tool": "get_weather", "city": city.group(1)})
     return simulated.answer(request)
 

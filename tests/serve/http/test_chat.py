@@ -14,6 +14,7 @@ import pytest
 
 from loop.core.conversation import EntryKind
 from loop.serve.turns import Turns
+from tests.mol.turns import harness
 from tests.serve.http.started import TOOL, Spelling, engine, kept_turns, posted, serving, turns, url
 
 __all__ = ["engine", "turns", "url"]
@@ -87,6 +88,22 @@ def test_results_return_to_the_caller_with_no_routing(url: str, engine: Spelling
     streamed(client(url), [*messages, reply, result], tools=[WEATHER])
     assert [bool(request.choices) for request in engine.asked] == [False]
     assert engine.asked[0].messages[0].content == "You are L2."
+
+
+def test_of_several_intents_those_after_a_call_are_answered_with_its_result(turns: Turns) -> None:
+    turns.pair = turns.pair.revise(harness=harness(intents="split"))
+    wanted = "L2: say secret-7 to me. L1: what is the weather in Oslo? L2: say secret-8 to me."
+    with serving(turns) as (url, _):
+        messages: list[Any] = [said(wanted)]
+        reply, _, finish = streamed(client(url), messages, tools=[WEATHER])
+        assert (reply["content"], finish) == ("secret-7 after 1", "tool_calls")
+        call = reply["tool_calls"][0]
+        assert json.loads(call["function"]["arguments"]) == {"city": "Oslo"}
+        messages += [reply, {"role": "tool", "tool_call_id": call["id"], "content": "4 degrees"}]
+        reply, _, finish = streamed(client(url), messages, tools=[WEATHER])
+        assert (reply["content"], finish) == ("It is 4 degrees.\n\nsecret-7 secret-8 after 3", "stop")
+        last = client(url).chat.completions.create(model="macaron", messages=[*messages, reply, said("L1: now?")])
+        assert len(turns.kept.timeline("local", last.macaron["turn"]).entries) > 8  # type: ignore[attr-defined]
 
 
 def test_a_specialist_can_be_pinned_and_other_models_are_unknown(url: str) -> None:
