@@ -3,7 +3,8 @@
 Conversations change the subject at every turn: a request for a tool, a program, small talk,
 in turn. Nothing is pinned, so each turn is routed, answered, and summed up after its reply.
 ``visible`` is what a user waits for beside the answer: the route, and any summary that the
-next turn needs and that was not written yet. Summaries written after a reply are off that path.
+next turn needs and that was not written yet. Summaries written after a reply, and making the router
+ready for the next message, are off that path.
 Each conversation begins with what the one before left in the engine, as on a server.
 
     python -m benchmarks.hops --help
@@ -29,7 +30,7 @@ from loop.core.pair import Harness, Pair
 from loop.core.plan import Spec
 from loop.engines.prepare import prepare_base
 from loop.engines.transformers import TransformersEngine
-from loop.mol.runtime import sum_up, turn
+from loop.mol.runtime import make_ready, sum_up, turn
 from loop.plugins import environment
 from loop.settings import Settings
 from loop.store.blobs import FsBlobs
@@ -58,9 +59,10 @@ def converse(harness: Harness, said: Sequence[Say]) -> Generator[Ask, Completion
     for each in said:
         turned: Turned = yield from turn(harness, timeline, each)
         turns.append(turned.hops)
-        turned = yield from sum_up(harness, turned.timeline)
-        after.append(turned.hops)
-        timeline = turned.timeline
+        summed: Turned = yield from sum_up(harness, turned.timeline)
+        ready = yield from make_ready(harness, summed.timeline)
+        after.append((*summed.hops, *ready.hops))
+        timeline = summed.timeline
     return turns, after
 
 
@@ -97,7 +99,8 @@ def table(talks: Sequence[Talk]) -> float:
     for turns, after in talks:
         for record in (record for ledger in turns for record in ledger):
             hops[record.hop if record.hop is not Hop.SUMMARY else "summary, waited for"].append(record)
-        hops["summary, after the reply"] += [record for ledger in after for record in ledger]
+        for record in (record for ledger in after for record in ledger):
+            hops[f"{record.hop}, after the reply"].append(record)
     print(f"{'hop':26}{'hops':>6}{'prompt':>9}{'cached':>9}{'made':>7}{'median':>10}{'total':>10}")
     for name, records in hops.items():
         seconds = [record.seconds for record in records]

@@ -31,7 +31,13 @@ class Prefix:
 
 
 class Forward(Protocol):
-    """What decoding needs of a model."""
+    """What decoding needs of a model.
+
+    ``rounds_alike`` asks that a row's numbers do not depend on how many are beside it, where that
+    costs time; it may be changed between passes.
+    """
+
+    rounds_alike: bool
 
     def empty(self, rows: int, positions: int) -> Tensor:
         """Room for keys and values, [L, rows, positions, 2, H, D]."""
@@ -116,6 +122,7 @@ class ModuleForward:
         self.cache_name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
         parameter = next(model.parameters())
         self.dtype, self.device = parameter.dtype, parameter.device
+        self.rounds_alike = True
 
     def empty(self, rows: int, positions: int) -> Tensor:
         """See Forward."""

@@ -5,7 +5,8 @@ keys and values are written in place, the shared prefix is attended by all rows 
 product, and joined to each row's own part by the two softmax denominators (the identity
 of Dao et al. 2022, section 3.1). Every product runs at a multiple of 64 tokens and at
 most 192, sizes at which oneDNN and MKL were seen to round alike, so a row's
-numbers do not depend on how many others are beside it.
+numbers do not depend on how many others are beside it; unless ``rounds_alike`` is off,
+for few rows that somebody waits for.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class LlamaForward:
         self.head, self.final_norm = head.weight, body.norm.weight
         self.dtype = self.embedding.dtype
         self.layers = [_layer(layer) for layer in body.layers]
+        self.rounds_alike = True
 
     def empty(self, rows: int, positions: int) -> Tensor:
         """See Forward."""
@@ -125,7 +127,7 @@ class LlamaForward:
         live, used = len(token_N), int(lengths_N.max()) + 1
         used = min(used + -used % ROWS_STEP, rows.shape[2])
         # Empty rows fill the products up to their step; they are never attended or written.
-        idle = -live % TOKENS_STEP
+        idle = -live % self.tokens_step
         cos_TD, sin_TD = self._angles(pad(lengths_N, (0, idle)) + prefix.length)
         place_N = torch.arange(live) * rows.shape[2] + lengths_N
         mask_NS = torch.zeros(live, used, dtype=self.dtype).masked_fill(
@@ -142,6 +144,14 @@ class LlamaForward:
             hidden_TE = self._finish(layer, hidden_TE, attended_TA)
         return self._logits(hidden_TE)[:live]
 
+    @property
+    def tokens_step(self) -> int:
+        """What the tokens of a pass are filled up to a multiple of."""
+        return TOKENS_STEP if self.rounds_alike else 1
+
+    def _product(self, input_TE: Tensor, weight_OE: Tensor) -> Tensor:
+        return product(input_TE, weight_OE, self.tokens_step)
+
     def _angles(self, position_T: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines, and sines signed for the half rotation, [T, 1, D]."""
         cos, sin = self.rotary(self.embedding[:1], position_T[None])
@@ -151,7 +161,9 @@ class LlamaForward:
 
     def _project(self, layer: _Layer, hidden_TE: Tensor, cos_TD: Tensor, sin_TD: Tensor) -> Tensor:
         """Queries, keys and values [T, A + 2H, D], rotated where they are to be."""
-        qkv_THD = product(self._norm(hidden_TE, layer.input_norm), layer.qkv).view(hidden_TE.shape[0], -1, self.width)
+        qkv_THD = self._product(self._norm(hidden_TE, layer.input_norm), layer.qkv).view(
+            hidden_TE.shape[0], -1, self.width
+        )
         turned_TKD = qkv_THD[:, : self.queries + self.heads]
         half = self.width // 2
         swapped_TKD = torch.cat((turned_TKD[..., half:], turned_TKD[..., :half]), -1)
@@ -159,9 +171,9 @@ class LlamaForward:
         return qkv_THD
 
     def _finish(self, layer: _Layer, hidden_TE: Tensor, attended_TA: Tensor) -> Tensor:
-        hidden_TE = hidden_TE + product(attended_TA, layer.output)
-        gate_TI, up_TI = product(self._norm(hidden_TE, layer.mlp_norm), layer.gate_up).chunk(2, -1)
-        return hidden_TE + product(silu(gate_TI) * up_TI, layer.down)
+        hidden_TE = hidden_TE + self._product(attended_TA, layer.output)
+        gate_TI, up_TI = self._product(self._norm(hidden_TE, layer.mlp_norm), layer.gate_up).chunk(2, -1)
+        return hidden_TE + self._product(silu(gate_TI) * up_TI, layer.down)
 
     def _norm(self, hidden_TE: Tensor, weight_E: Tensor) -> Tensor:
         wide_TE = hidden_TE.float()
@@ -169,7 +181,7 @@ class LlamaForward:
         return weight_E * scaled_TE.to(hidden_TE.dtype)
 
     def _logits(self, hidden_NE: Tensor) -> Tensor:
-        return product(self._norm(hidden_NE, self.final_norm), self.head)
+        return self._product(self._norm(hidden_NE, self.final_norm), self.head)
 
     def _attend_rows(self, query_NAD: Tensor, prefix_P2HD: Tensor, own_NS2HD: Tensor, mask_NS: Tensor) -> Tensor:
         """One query a row over the prefix and the row's own positions; [N, A * D]."""
@@ -215,10 +227,10 @@ class LlamaForward:
         return own_NASD.transpose(1, 2)
 
 
-def product(input_TE: Tensor, weight_OE: Tensor) -> Tensor:
-    """``input @ weight.T`` in passes of a multiple of 64 tokens (see the module's first words)."""
+def product(input_TE: Tensor, weight_OE: Tensor, step: int = TOKENS_STEP) -> Tensor:
+    """``input @ weight.T`` in passes of a multiple of ``step`` tokens (see the module's first words)."""
     tokens = input_TE.shape[0]
-    lacking = -tokens % TOKENS_STEP
+    lacking = -tokens % step
     padded_TE = pad(input_TE, (0, 0, 0, lacking)) if lacking else input_TE
     if padded_TE.shape[0] <= TOKENS_MOST:
         return linear(padded_TE, weight_OE)[:tokens]

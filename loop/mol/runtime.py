@@ -53,6 +53,16 @@ def sum_up(harness: Harness, timeline: Timeline) -> Generator[Ask, Completion, T
     return play.turned()
 
 
+def make_ready(harness: Harness, timeline: Timeline) -> Generator[Ask, Completion, Turned]:
+    """Route an empty message, off the user's path: an engine that keeps what it read has only the next words to read.
+
+    The decision itself is for nobody.
+    """
+    play = _Play(harness, timeline)
+    yield from play.route("")
+    return play.turned()
+
+
 def conversation(
     harness: Harness, rollout: Rollout, heard: Callable[[Say], None] = lambda say: None
 ) -> Generator[Ask, Completion, Outcome]:

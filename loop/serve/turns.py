@@ -27,7 +27,7 @@ from loop.core.noun import seed_from
 from loop.core.pair import Message, Pair
 from loop.core.routing import RouteHow
 from loop.mol.route import settled
-from loop.mol.runtime import JOINT, sum_up, turn
+from loop.mol.runtime import JOINT, make_ready, sum_up, turn
 from loop.serve.drawing import AS_IT_STANDS, Drawing
 from loop.serve.hub import Hub
 from loop.serve.kept import Conversations
@@ -152,7 +152,8 @@ class Turns:
         if not keep:
             return Delivered("", exchange, tuple(answers.ended))
         name = await asyncio.to_thread(self.kept.append, owner, after, exchange)
-        task = asyncio.create_task(self._sum_up(pair, owner, name))
+        was_routed = all(route.how is not RouteHow.PINNED for route in exchange.routes)
+        task = asyncio.create_task(self._sum_up(pair, owner, name, was_routed))
         self.behind.add(task)
         task.add_done_callback(self.behind.discard)
         return Delivered(name, exchange, tuple(answers.ended))
@@ -182,13 +183,16 @@ class Turns:
             return Timeline(), ""
         return self.kept.timeline(owner, after), self.kept.exchange(owner, after).history
 
-    async def _sum_up(self, pair: Pair, owner: str, name: str) -> None:
+    async def _sum_up(self, pair: Pair, owner: str, name: str, was_routed: bool) -> None:
+        """What is done behind a reply: its summary, and the router made ready for what may be said next."""
         timeline = await asyncio.to_thread(self.kept.timeline, owner, name)
         turned = await self._play(pair, sum_up(pair.harness, timeline))
         fresh = turned.timeline.entries[len(timeline.entries) :]
         if fresh:
             summed = Summed(entries=fresh, hops=_signed(pair, turned.hops))
             await asyncio.to_thread(self.kept.sum_up, owner, name, summed)
+        if was_routed:
+            await self._play(pair, make_ready(pair.harness, turned.timeline))
 
     async def _play(
         self,

@@ -56,13 +56,16 @@ def answer(request: Request) -> str:
 
 
 class Spelling:
-    """Its tokens are the code points of letters, 2 ends a reply; ``asked`` keeps all requests.
+    """Its tokens are the code points of letters, 2 ends a reply; ``asked`` keeps all requests of turns.
+
+    ``readied`` keeps those that only make the router ready behind a reply.
 
     ``gate`` holds answers back once their first half was told.
     """
 
     def __init__(self) -> None:
         self.asked: list[Request] = []
+        self.readied: list[Request] = []
         self.gate = threading.Event()
         self.gate.set()
 
@@ -77,7 +80,8 @@ class Spelling:
         waiting, failures = list(requests), dict[int, Failure]()
         while waiting:
             key, request = waiting.pop(0)
-            self.asked.append(request)
+            is_ahead = request.messages[-1].content.endswith("Message: ")
+            (self.readied if is_ahead else self.asked).append(request)
             done = self.completion(request)
             if hear is not None and not request.choices and not self._is_wanted(key, done.text, hear):
                 failures[key] = Failure(boundary="cancelled", message="given up")
