@@ -184,14 +184,14 @@ class Turns:
         return self.kept.timeline(owner, after), self.kept.exchange(owner, after).history
 
     async def _sum_up(self, pair: Pair, owner: str, name: str, was_routed: bool) -> None:
-        """What is done behind a reply: its summary, and the router made ready for what may be said next."""
+        """Behind a reply: its summary and, while nobody waits, the router made ready for what may be said next."""
         timeline = await asyncio.to_thread(self.kept.timeline, owner, name)
         turned = await self._play(pair, sum_up(pair.harness, timeline))
         fresh = turned.timeline.entries[len(timeline.entries) :]
         if fresh:
             summed = Summed(entries=fresh, hops=_signed(pair, turned.hops))
             await asyncio.to_thread(self.kept.sum_up, owner, name, summed)
-        if was_routed:
+        if was_routed and not self.hub.waiting:
             await self._play(pair, make_ready(pair.harness, turned.timeline))
 
     async def _play(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from os.path import commonprefix
 from pathlib import Path
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -92,6 +93,22 @@ def test_what_was_said_is_not_computed_again_and_the_words_are_the_same(base: Ba
         if earlier is not None:
             held = (*earlier.prompt_ids, *earlier.token_ids[:-1])
             assert live.cached_tokens == len(commonprefix([held, live.prompt_ids]))
+
+
+def test_the_prompt_of_a_choice_is_not_computed_again(base: Base, blobs: FsBlobs) -> None:
+    engine = TransformersEngine(threads=1, kept_bytes=1 << 24)
+    asked = request("which one is it?").revise(choices=("one", "two"))
+    longer = asked.revise(messages=(*asked.messages[:-1], Message(role="user", content="which one is it? say so")))
+    found = []
+    for each in (asked, longer, asked):
+        ears = Ears()
+        engine.generate(base, blobs, [(0, each)], ears.follow, ears.hear)
+        found.append(ears.found[0])
+    plain, _ = answers(engine, base, blobs, [longer])
+    held = commonprefix([found[0].prompt_ids, found[1].prompt_ids])
+    assert [one.cached_tokens for one in found[1:]] == [len(held), len(found[0].prompt_ids) - 1]
+    assert found[1].text == plain[0].text
+    assert found[1].probabilities == pytest.approx(plain[0].probabilities, abs=1e-3)
 
 
 def test_a_call_that_nobody_listens_to_neither_uses_nor_fills_it(base: Base, blobs: FsBlobs) -> None:

@@ -11,7 +11,7 @@ from loop.core.episode import Ask
 from loop.core.hop import Hop
 from loop.core.pair import Message
 from loop.core.routing import RouteHow
-from loop.mol.runtime import turn
+from loop.mol.runtime import make_ready, turn
 from tests.mol.turns import harness, keyed, played, say, talk
 
 LONG = "Ana pays 40 euros on Friday. " * 40
@@ -56,6 +56,15 @@ def test_on_coming_back_a_view_begins_with_all_that_was_shown_and_said_before(la
         before = latest.get(answer.label, [])
         assert contents(answer)[: len(before)] == before
         latest[answer.label] = [*contents(answer), ("assistant", keyed(answer))]
+
+
+def test_the_router_made_ready_has_read_all_but_the_next_words() -> None:
+    turned, _ = talk(harness(), keyed, say("L1: a"), say("L2: b"))
+    _, ahead = played(make_ready(harness(), turned.timeline), keyed)
+    _, asks = played(turn(harness(), turned.timeline, say("L0: c")), keyed)
+    assert [ask.hop for ask in ahead] == [Hop.ROUTE] and ahead[0].choices == asks[0].choices
+    assert ahead[0].messages[:-1] == asks[0].messages[:-1]
+    assert asks[0].messages[-1].content == f"{ahead[0].messages[-1].content}L0: c"
 
 
 def test_the_router_is_shown_who_answered_before_and_what_came_of_it() -> None:

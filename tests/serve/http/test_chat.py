@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -13,6 +14,7 @@ import openai
 import pytest
 
 from loop.core.conversation import EntryKind
+from loop.core.pair import Message
 from loop.serve.turns import Turns
 from tests.mol.turns import harness
 from tests.serve.http.started import TOOL, Spelling, engine, kept_turns, posted, serving, turns, url
@@ -88,6 +90,15 @@ def test_results_return_to_the_caller_with_no_routing(url: str, engine: Spelling
     streamed(client(url), [*messages, reply, result], tools=[WEATHER])
     assert [bool(request.choices) for request in engine.asked] == [False]
     assert engine.asked[0].messages[0].content == "You are L2."
+
+
+def test_the_router_is_made_ready_behind_a_routed_reply_alone(turns: Turns, engine: Spelling) -> None:
+    async def talk(pin: str) -> int:
+        await turns.deliver("ana", [Message(role="user", content="L1: secret-4")], pin=pin)
+        await turns.settle()
+        return len(engine.readied)
+
+    assert [asyncio.run(talk(pin)) for pin in ("L2", "")] == [0, 1]
 
 
 def test_of_several_intents_those_after_a_call_are_answered_with_its_result(turns: Turns) -> None:
