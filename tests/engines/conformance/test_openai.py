@@ -126,10 +126,11 @@ def test_giving_a_request_up_breaks_the_line_to_the_server(
 def test_a_reply_that_breaks_off_after_part_of_it_was_told_is_not_asked_for_again(
     openai: MakeEngine, tiny_server: TinyServer, base: Base, blobs: FsBlobs
 ) -> None:
-    tiny_server.drip, ears = 0.002, Ears()
+    # The first event is there after a second and the last far later than is waited, also on a busy machine.
+    tiny_server.drip, ears = 0.005, Ears()
     asked = [(0, request("two?", max_tokens=40))]
-    report = openai(timeout=1.5).generate(base, blobs, asked, ears.follow, ears.hear)
-    assert report.failures[0].message.endswith("no answer within 1.5 s, after part of the reply")
+    report = openai(timeout=4).generate(base, blobs, asked, ears.follow, ears.hear)
+    assert report.failures[0].message.endswith("no answer within 4 s, after part of the reply")
     assert tiny_server.completions == 1
 
 
