@@ -54,8 +54,8 @@ class Mixed:
         return Say(messages=(Message(role="user", content=JOINT.join(self.texts)),))
 
     def owner(self, piece: str, environments: dict[str, Environment]) -> str:
-        """Whose a piece is, by the task whose words it is made of."""
-        place = 0 if piece in self.texts[0] else 1
+        """Whose a piece is, by the task whose words it is made of; both on one line, as the router reads them."""
+        place = 0 if piece in " ".join(self.texts[0].split()) else 1
         return str(environments[self.tasks[place].environment].label)
 
 

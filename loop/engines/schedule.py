@@ -126,8 +126,9 @@ class Schedule:
 
     def _drain(self, lane: Lane) -> None:
         served = self.serve(lane.adapter)
-        # Whoever listens waits: a single row is then a fifth of the time of one that rounds like sixty-four.
-        served.forward.rounds_alike = self.hear is None
+        # Somebody waits where keys and values are kept, and there alone results need not follow from the
+        # requests: what other calls compute or share must not depend on these.
+        served.forward.rounds_alike = self.kept is None
         rows = min(self.limits.max_rows, sum(not job.choices for job in lane.waiting))
         slots = Slots(served.forward, self._beginning(lane, served), rows)
         while lane.waiting or slots.live:

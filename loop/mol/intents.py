@@ -48,16 +48,16 @@ def together(message: str, labels: Sequence[str]) -> tuple[tuple[str, str], ...]
 
 def _spans(message: str) -> tuple[Span, ...]:
     kept: list[Span] = []
-    joins = False  # whether the next piece belongs to the last one
+    joins = was_written = False  # joins: the next piece belongs to the last one
     for start, end, is_written in _blocks(message):
         for a, b in [(start, end)] if is_written else _clauses(message, start, end):
             before = message[kept[-1][0] : kept[-1][1]] if kept else ""
             is_short = len(message[a:b].split()) < LEAST_WORDS and not is_written
-            if kept and (joins or is_short or (is_written and before.endswith(":"))):
+            if kept and (joins or is_short or (is_written and not was_written and before.endswith(":"))):
                 kept[-1] = (kept[-1][0], b)
             else:
                 kept.append((a, b))
-            joins = False
+            joins, was_written = False, is_written
         joins = is_written and message[end : end + 2].strip("\r\n") != "" and message[end : end + 1] == "\n"
     return tuple(kept) if 0 < len(kept) <= MOST_PIECES else ((0, len(message)),)
 

@@ -58,6 +58,7 @@ def test_an_extract_is_whole_sentences_where_one_fits() -> None:
         ("Thanks. Yes.", 1),
         ("Cancel the lunch with Ana.\n\n# f(2, 3) = 5\n# sum of p and q\ndef f(p, q):", 2),
         ("# f(2, 3) = 5\ndef f(p, q):\n\nCancel the lunch with Ana.", 2),
+        ('# f(2, 3) = 5\ndef f(p, q):\n\n{"tool": "cancel"}\nCancel the lunch with Ana.', 2),
         ("# f(2, 3) = 5\ndef f(p, q):\nWhat is wrong with it?", 1),
         ('{"tool": "move_event", "title": ...}\nMove the lunch to Sunday, please. And also write a poem.', 2),
         ("Run `ls` for me please. Then say what it is.\nBook a table for two.", 2),
