@@ -118,6 +118,14 @@ def test_a_call_that_nobody_listens_to_neither_uses_nor_fills_it(base: Base, blo
     assert conversation(base, blobs, engine, listens=False) == before
 
 
+def test_without_room_a_call_that_somebody_listens_to_is_any_other(base: Base, blobs: FsBlobs) -> None:
+    """Nothing is kept, so nothing may be traded for time: not a bit, and not in what is shared either."""
+    engine = TransformersEngine(dtype="bfloat16", threads=1, kept_bytes=0)
+    before = conversation(base, blobs, engine, listens=False)
+    assert conversation(base, blobs, engine, listens=True) == before
+    assert conversation(base, blobs, engine, listens=False) == before
+
+
 def test_each_adapter_has_its_own_and_loses_it_when_it_is_unloaded(base: Base, blobs: FsBlobs, tmp_path: Path) -> None:
     """Peer fault 3: the same prompt under another revision must not meet the old one's keys and values."""
     made = [save_adapter(base, blobs, tmp_path / str(seed), spread=0.2, seed=seed) for seed in range(3)]
