@@ -1,12 +1,13 @@
-"""Score a constrained choice: every token of every option in one pass after the prompt."""
+"""Score a constrained choice: every token of every option in one pass, after the prompt or together with it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from loop.engines.branches import Beginning
 from loop.engines.forward import Forward, Prefix
 from loop.engines.rows import Job, Known
 from loop.engines.sampling import log_probability
@@ -17,7 +18,7 @@ POSITIONS = 4096
 Options = tuple[tuple[int, ...], ...]
 
 
-def beginnings(options: Options) -> list[tuple[int, ...]]:
+def beginnings(options: Options) -> list[Beginning]:
     """What of the options a further token follows, without the empty beginning, each once and in order."""
     return sorted({option[:length] for option in options for length in range(1, len(option))})
 
@@ -27,27 +28,26 @@ def score(
 ) -> Iterator[tuple[Job, list[list[float]]]]:
     """Each job with the log-probabilities of its options' tokens, by the model alone.
 
-    A prompt is known by the logits after it [V] and its own keys and values [L, P, 2, H, D].
+    What the prompts' own pass did not compute takes one pass more.
     """
     for some in _batches(jobs):
-        sequences = [(job.order, own, begun) for job, (_, own) in some for begun in beginnings(job.choices)]
-        logits_NV = torch.empty(0)
-        if sequences:
-            pasts = [own for _, own, _ in sequences]
-            logits_NV, _ = forward.extend(prefix, [begun for _, _, begun in sequences], pasts)
-        place = {(order, begun): row for row, (order, _, begun) in enumerate(sequences)}
-        for job, (first_V, _) in some:
-            yield job, [_logprobs(option, first_V, logits_NV, job.order, place) for option in job.choices]
+        after = {(job.order, begun): logits_V for job, known in some for begun, logits_V in known.begun.items()}
+        lacking = [(job.order, known.own, begun) for job, known in some for begun in _lacking(job, known)]
+        if lacking:
+            logits_NV, _ = forward.extend(prefix, [begun for _, _, begun in lacking], [own for _, own, _ in lacking])
+            after |= {(order, begun): logits_V for (order, _, begun), logits_V in zip(lacking, logits_NV, strict=True)}
+        for job, known in some:
+            yield job, [_logprobs(option, known.logits_V, job.order, after) for option in job.choices]
+
+
+def _lacking(job: Job, known: Known) -> list[Beginning]:
+    return [begun for begun in beginnings(job.choices) if begun not in known.begun]
 
 
 def _logprobs(
-    option: tuple[int, ...],
-    first_V: Tensor,
-    logits_NV: Tensor,
-    order: int,
-    place: dict[tuple[int, tuple[int, ...]], int],
+    option: tuple[int, ...], first_V: Tensor, order: int, after: Mapping[tuple[int, Beginning], Tensor]
 ) -> list[float]:
-    rest = [logits_NV[place[order, option[:length]]] for length in range(1, len(option))]
+    rest = [after[order, option[:length]] for length in range(1, len(option))]
     found: list[float] = log_probability(torch.stack([first_V, *rest]), torch.tensor(option)).tolist()
     return found
 
@@ -57,11 +57,11 @@ def _batches(jobs: Sequence[tuple[Job, Known]]) -> Iterator[list[tuple[Job, Know
     batch: list[tuple[Job, Known]] = []
     rows = longest = 0
     for job, known in jobs:
-        rows += len(beginnings(job.choices))
-        longest = max(longest, known[1].shape[1])
+        rows += len(_lacking(job, known))
+        longest = max(longest, known.own.shape[1])
         if batch and rows * longest > POSITIONS:
             yield batch
-            batch, rows, longest = [], len(beginnings(job.choices)), known[1].shape[1]
+            batch, rows, longest = [], len(_lacking(job, known)), known.own.shape[1]
         batch.append((job, known))
     if batch:
         yield batch

@@ -10,12 +10,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
+
+from loop.engines.branches import Beginning, lay, sight
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,21 @@ class Forward(Protocol):
         ...
 
     def extend(
-        self, prefix: Prefix, sequences: Sequence[Sequence[int]], pasts: Sequence[Tensor] = ()
+        self,
+        prefix: Prefix,
+        sequences: Sequence[Sequence[int]],
+        pasts: Sequence[Tensor] = (),
+        begun: Sequence[Sequence[Beginning]] = (),
     ) -> tuple[Tensor, Tensor]:
         """Run several continuations of the prefix side by side, each of one token or more.
 
         ``pasts`` are the keys and values [L, P, 2, H, D] of what already stands between the
         prefix and each sequence: none, or one of P >= 1 positions for every sequence.
-        Returns the logits after each one's last token [N, V] and the keys and values of the
-        sequences [L, N, S, 2, H, D], padded on the right to the longest or beyond.
+        ``begun`` are beginnings of what may follow each sequence, run in the same pass as branches
+        that do not see one another (see ``lay``): none, or a list, maybe empty, for every sequence.
+        Returns the logits [N + B, V] after each one's last token, followed by those after each of
+        its B_i beginnings, and the keys and values of the sequences [L, N, S, 2, H, D]; what
+        stands on the right of each sequence there is nobody's.
         """
         ...
 
@@ -138,44 +147,80 @@ class ModuleForward:
         return Prefix(rows[:, 0, : len(tokens)].contiguous())
 
     def extend(
-        self, prefix: Prefix, sequences: Sequence[Sequence[int]], pasts: Sequence[Tensor] = ()
+        self,
+        prefix: Prefix,
+        sequences: Sequence[Sequence[int]],
+        pasts: Sequence[Tensor] = (),
+        begun: Sequence[Sequence[Beginning]] = (),
     ) -> tuple[Tensor, Tensor]:
         """See Forward."""
-        count, longest = len(sequences), max(map(len, sequences))
-        token_NS = torch.tensor([[*sequence, *[0] * (longest - len(sequence))] for sequence in sequences])
-        last_N = torch.tensor([len(sequence) - 1 for sequence in sequences])
-        before = [past.shape[1] for past in pasts] or [0] * count
-        rows = self.empty(count, max(before) + longest)
+        branches = begun or [()] * len(sequences)
+        laid = [lay(sequence, mine) for sequence, mine in zip(sequences, branches, strict=True)]
+        longest = max(len(row.tokens) for row in laid)
+        before = [past.shape[1] for past in pasts] or [0] * len(laid)
+        rows = self.empty(len(laid), max(before) + longest)
         for row, past in enumerate(pasts):
             rows[:, row, : before[row]] = past
-        position_NS = torch.arange(longest) + torch.tensor(before)[:, None]
-        kept_U = torch.unique(last_N)
-        logits_NUV = self._run(prefix, rows, token_NS, position_NS, kept_U)
+        before_N1 = torch.tensor(before)[:, None]
+        at = _At(
+            token_NQ=torch.tensor([_filled(row.tokens, longest) for row in laid]),
+            place_NQ=before_N1 + torch.arange(longest),
+            position_NQ=before_N1 + torch.tensor([_filled(row.positions, longest) for row in laid]),
+            sees_NQS=torch.stack(
+                [
+                    _sees(start, sight(len(sequence), mine, longest), rows.shape[2])
+                    for start, sequence, mine in zip(before, sequences, branches, strict=True)
+                ]
+            ),
+        )
+        kept_U = torch.tensor(sorted({place for row in laid for place in row.wanted}))
+        logits_NUV = self._run(prefix, rows, at, kept_U)
         own = torch.stack([rows[:, row, start : start + longest] for row, start in enumerate(before)], 1)
-        return logits_NUV[torch.arange(count), torch.searchsorted(kept_U, last_N)], own
+        wanted = [logits_NUV[i, torch.searchsorted(kept_U, torch.tensor(row.wanted))] for i, row in enumerate(laid)]
+        return torch.cat(wanted), own
 
     def step(self, prefix: Prefix, rows: Tensor, lengths_N: Tensor, token_N: Tensor) -> Tensor:
         """See Forward."""
         used = int(lengths_N.max()) + 1
         live = rows[:, : len(token_N), :used]
-        return self._run(prefix, live, token_N[:, None], lengths_N[:, None], torch.tensor([0]))[:, 0]
+        place_NQ = lengths_N[:, None]
+        at = _At(token_N[:, None], place_NQ, place_NQ, torch.arange(used) <= place_NQ[..., None])
+        return self._run(prefix, live, at, torch.tensor([0]))[:, 0]
 
-    def _run(self, prefix: Prefix, rows: Tensor, token_NQ: Tensor, position_NQ: Tensor, kept_U: Tensor) -> Tensor:
-        token_NQ, position_NQ = token_NQ.to(self.device), position_NQ.to(self.device)
+    def _run(self, prefix: Prefix, rows: Tensor, at: _At, kept_U: Tensor) -> Tensor:
+        place_NQ = at.place_NQ.to(self.device)
         cache = Cache(
-            layers=[_PrefixedLayer(prefix.cache[layer], rows[layer], position_NQ) for layer in range(self.layers)]
+            layers=[_PrefixedLayer(prefix.cache[layer], rows[layer], place_NQ) for layer in range(self.layers)]
         )
-        # A query sees the whole prefix, and of its own row what is written up to itself.
-        own_NQS = torch.arange(rows.shape[2], device=self.device) <= position_NQ[..., None]
-        mask_NQK = torch.nn.functional.pad(own_NQS, (prefix.length, 0), value=True)
+        # A query sees the whole prefix beside what it sees of its own row.
+        mask_NQK = torch.nn.functional.pad(at.sees_NQS.to(self.device), (prefix.length, 0), value=True)
         with torch.inference_mode():
             output = self.model(
-                input_ids=token_NQ,
+                input_ids=at.token_NQ.to(self.device),
                 attention_mask=mask_NQK[:, None],
-                position_ids=position_NQ + prefix.length,
+                position_ids=at.position_NQ.to(self.device) + prefix.length,
                 use_cache=True,
                 logits_to_keep=kept_U.to(self.device),
                 **{self.cache_name: cache},
             )
         logits: Tensor = output.logits
         return logits
+
+
+class _At(NamedTuple):
+    """Tokens of a pass: where in their rows they are written, their positions, and what of the row each sees."""
+
+    token_NQ: Tensor
+    place_NQ: Tensor
+    position_NQ: Tensor
+    sees_NQS: Tensor
+
+
+def _filled(numbers: Sequence[int], length: int) -> list[int]:
+    return [*numbers, *[0] * (length - len(numbers))]
+
+
+def _sees(before: int, sight_QQ: Tensor, size: int) -> Tensor:
+    """What queries see of a row of ``size`` positions, [Q, size]: all before theirs, and of theirs what they may."""
+    after = size - before - sight_QQ.shape[1]
+    return torch.nn.functional.pad(torch.nn.functional.pad(sight_QQ, (before, 0), value=True), (0, after), value=False)

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import linear, pad, silu
 from transformers import LlamaForCausalLM
 
+from loop.engines.branches import Beginning, lay, sight
 from loop.engines.forward import Prefix
 
 TOKENS_STEP = 64
@@ -97,29 +98,45 @@ class LlamaForward:
 
     @torch.inference_mode()
     def extend(
-        self, prefix: Prefix, sequences: Sequence[Sequence[int]], pasts: Sequence[Tensor] = ()
+        self,
+        prefix: Prefix,
+        sequences: Sequence[Sequence[int]],
+        pasts: Sequence[Tensor] = (),
+        begun: Sequence[Sequence[Beginning]] = (),
     ) -> tuple[Tensor, Tensor]:
         """See Forward."""
-        rows, longest = len(sequences), max(map(len, sequences))
+        rows = len(sequences)
+        branches = begun or [()] * rows
+        laid = [lay(sequence, mine) for sequence, mine in zip(sequences, branches, strict=True)]
         past = _lay_side_by_side(pasts) if pasts else None
+        length_N = torch.tensor([len(row.tokens) for row in laid])
+        longest = int(length_N.max())
         longest += -longest % SEQUENCE_STEP
-        length_N = torch.tensor([len(sequence) for sequence in sequences])
         # Attention needs a rectangle; products run over real tokens only, which stand at these places of it.
         place_T = (torch.arange(longest) < length_N[:, None]).flatten().nonzero()[:, 0]
-        position_T = place_T % longest + prefix.length
+        position_T = torch.tensor([position for row in laid for position in row.positions]) + prefix.length
         cos_TD, sin_TD = self._angles(position_T if past is None else position_T + past.length_N[place_T // longest])
+        sight_N1SS = self._sight(sequences, branches, longest) if begun else None
         cache = self.empty(rows, longest)
-        hidden_TE = self.embedding[torch.tensor([token for sequence in sequences for token in sequence])]
+        hidden_TE = self.embedding[torch.tensor([token for row in laid for token in row.tokens])]
         qkv_SKD = torch.zeros((rows * longest, self.queries + 2 * self.heads, self.width), dtype=self.dtype)
         for index, layer in enumerate(self.layers):
             qkv_SKD[place_T] = self._project(layer, hidden_TE, cos_TD, sin_TD)
             qkv_NSKD = qkv_SKD.view(rows, longest, -1, self.width)
             cache[index] = qkv_NSKD[:, :, self.queries :].reshape(cache[index].shape)
             attended_NSAD = self._attend_sequences(
-                qkv_NSKD[:, :, : self.queries], prefix.cache[index], past and past.layer(index), cache[index]
+                qkv_NSKD[:, :, : self.queries],
+                prefix.cache[index],
+                past and past.layer(index),
+                cache[index],
+                sight_N1SS,
             )
             hidden_TE = self._finish(layer, hidden_TE, attended_NSAD.reshape(rows * longest, -1)[place_T])
-        return self._logits(hidden_TE[length_N.cumsum(0) - 1]), cache
+        starts = (length_N.cumsum(0) - length_N).tolist()
+        wanted_B = torch.tensor(
+            [start + place for start, row in zip(starts, laid, strict=True) for place in row.wanted]
+        )
+        return self._logits(hidden_TE[wanted_B]), cache
 
     @torch.inference_mode()
     def step(self, prefix: Prefix, rows: Tensor, lengths_N: Tensor, token_N: Tensor) -> Tensor:
@@ -143,6 +160,11 @@ class LlamaForward:
             )
             hidden_TE = self._finish(layer, hidden_TE, attended_TA)
         return self._logits(hidden_TE)[:live]
+
+    def _sight(self, sequences: Sequence[Sequence[int]], begun: Sequence[Sequence[Beginning]], longest: int) -> Tensor:
+        """What is added to the scores so that branches do not see one another, [N, 1, S, S]."""
+        seen_NSS = torch.stack([sight(len(s), mine, longest) for s, mine in zip(sequences, begun, strict=True)])
+        return torch.zeros(seen_NSS.shape, dtype=self.dtype).masked_fill(~seen_NSS, -torch.inf)[:, None]
 
     @property
     def tokens_step(self) -> int:
@@ -197,17 +219,23 @@ class LlamaForward:
         return own_NHGD.reshape(rows, -1)
 
     def _attend_sequences(
-        self, query_NSAD: Tensor, prefix_P2HD: Tensor, past: tuple[Tensor, Tensor] | None, own_NS2HD: Tensor
+        self,
+        query_NSAD: Tensor,
+        prefix_P2HD: Tensor,
+        past: tuple[Tensor, Tensor] | None,
+        own_NS2HD: Tensor,
+        sight_N1SS: Tensor | None,
     ) -> Tensor:
-        """Causal attention of whole sequences over the prefix, each one's past and themselves; [N, S, A, D].
+        """Attention of whole sequences over the prefix, each one's past and themselves; [N, S, A, D].
 
-        ``past`` is a layer's keys and values [N, P, 2, H, D] and the mask [N, P] of what is there.
+        ``past`` is a layer's keys and values [N, P, 2, H, D] and the mask [N, P] of what is there. Of
+        themselves they see what ``sight_N1SS`` leaves, and what stands before where it is None.
         """
         rows, length = query_NSAD.shape[:2]
         group = self.queries // self.heads
         query_NASD = query_NSAD.transpose(1, 2)
         keys_NASD, values_NASD = (part.repeat_interleave(group, 1) for part in _keys_values(own_NS2HD))
-        own_NASD, own_NAS = _flash(query_NASD, keys_NASD, values_NASD, causal=True)
+        own_NASD, own_NAS = _flash(query_NASD, keys_NASD, values_NASD, sight_N1SS, causal=sight_N1SS is None)
         if past is not None:
             past_NP2HD, mask_NP = past
             query_NHTD = query_NASD.reshape(rows, self.heads, group * length, -1)

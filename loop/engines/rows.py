@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from loop.core.episode import Request
+from loop.engines.branches import Beginning
 from loop.engines.forward import Forward, Prefix
 from loop.engines.sampling import draw, uniforms
 
 ROOM_STEP = 64
 
 Origin = tuple[tuple[int, ...], int]
-# What a prompt computed: the logits after it [V], and its own keys and values [L, S, 2, H, D].
-Known = tuple[Tensor, Tensor]
+
+
+class Known(NamedTuple):
+    """What a prompt computed: the logits after it [V], its own keys and values [L, S, 2, H, D], and what
+    follows it and beginnings of its options [V], where the same pass computed that."""
+
+    logits_V: Tensor
+    own: Tensor
+    begun: Mapping[Beginning, Tensor] = {}
 
 
 @dataclass(eq=False)

@@ -18,7 +18,7 @@ import torch
 
 from loop.core.episode import Completion, Request
 from loop.core.pair import Adapter
-from loop.engines.choices import score
+from loop.engines.choices import beginnings, score
 from loop.engines.forward import Prefix
 from loop.engines.reply import Replies, chosen, given_up, too_long
 from loop.engines.rows import Job, Known, Origin, Row, Slots, accept
@@ -180,12 +180,12 @@ class Schedule:
         known = [(job, lane.known[job.origin]) for job in taken]
         wanted = {job.origin for job in lane.waiting}
         lane.known = {origin: value for origin, value in lane.known.items() if origin in wanted}
-        self._begin(slots, [(Row(job), own) for job, own in known if not job.choices])
+        self._begin(slots, [(Row(job), its) for job, its in known if not job.choices])
         for job, logprobs in score(slots.forward, slots.prefix, [each for each in known if each[0].choices]):
             self._complete(job, chosen(job.request, job.prompt, job.choices, logprobs, job.cached_tokens))
         if self.kept is not None:
-            for job, (_, own) in (each for each in known if each[0].choices):
-                self.kept.add(lane.name, job.prompt, slots.prefix.cache, own)
+            for job, its in (each for each in known if each[0].choices):
+                self.kept.add(lane.name, job.prompt, slots.prefix.cache, its.own)
         self._finish(lane, slots)
 
     def _begin(self, slots: Slots, known: Sequence[tuple[Row, Known]]) -> None:
@@ -193,9 +193,9 @@ class Schedule:
         if not known:
             return
         rows = [row for row, _ in known]
-        accept(rows, torch.stack([logits_V for _, (logits_V, _) in known]))
-        room = max(cache.shape[1] + row.job.budget for row, (_, cache) in known)
-        slots.add(rows, [cache for _, (_, cache) in known], room)
+        accept(rows, torch.stack([its.logits_V for _, its in known]))
+        room = max(its.own.shape[1] + row.job.budget for row, its in known)
+        slots.add(rows, [its.own for _, its in known], room)
 
     def _prefill(self, lane: Lane, slots: Slots, taken: Sequence[Job]) -> None:
         """Compute the own part of each new prompt once, shortest first in passes of bounded size."""
@@ -216,13 +216,24 @@ class Schedule:
             job.past = None
 
     def _extend(self, lane: Lane, slots: Slots, jobs: Sequence[Job]) -> None:
-        """One pass over what is new in these prompts, which all go on from a past or all from the prefix."""
+        """One pass over what is new in these prompts, which all go on from a past or all from the prefix.
+
+        Where somebody waits, beginnings of options are computed with it.
+        """
         new = [job.prompt[len(lane.prefix) + job.kept :] for job in jobs]
         pasts = [job.past for job in jobs if job.past is not None]
-        logits_NV, cache = slots.forward.extend(slots.prefix, new, pasts)
+        begun = (
+            [beginnings(job.choices) for job in jobs] if self.kept is not None and any(j.choices for j in jobs) else []
+        )
+        logits_NV, cache = slots.forward.extend(slots.prefix, new, pasts, begun)
+        after = iter(logits_NV)
         for i, job in enumerate(jobs):
             own = cache[:, i, : len(new[i])]
-            lane.known[job.origin] = (logits_NV[i], own if job.past is None else torch.cat((job.past, own), 1))
+            lane.known[job.origin] = Known(
+                logits_V=next(after),
+                own=own if job.past is None else torch.cat((job.past, own), 1),
+                begun={beginning: next(after) for beginning in (begun[i] if begun else ())},
+            )
 
     def _finish(self, lane: Lane, slots: Slots) -> None:
         """Let finished rows leave, and complete the jobs whose rows are all finished."""

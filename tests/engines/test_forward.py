@@ -90,6 +90,35 @@ def test_a_past_between_prefix_and_own_part_gives_the_whole_passs_logits(
         torch.testing.assert_close(cache[:, index, :own], expected[:, 0, begin : begin + own], atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", FORWARDS)
+@pytest.mark.parametrize("shared", [0, 40])
+@pytest.mark.parametrize("with_past", [True, False])
+def test_branches_give_the_whole_passs_logits_and_change_nothing_before_them(
+    kind: type, shared: int, with_past: bool, base: Base, blobs: FsBlobs, tokens: list[list[int]]
+) -> None:
+    model = reference_model(base, blobs)
+    forward: Forward = kind(model)
+    prefix = forward.prefix(tokens[0][:shared])
+    starts = [shared + past for past in (1, 33, 30)] if with_past else [shared] * 3
+    pasts = []
+    for row, start in zip(tokens, starts, strict=False):
+        if with_past:
+            pasts.append(forward.extend(prefix, [row[shared:start]])[1][:, 0, : start - shared])
+    new = [row[start:length] for row, start, length in zip(tokens, starts, (90, 75, 74), strict=False)]
+    begun: list[list[tuple[int, ...]]] = [[(5,), (5, 9), (5, 9, 5), (5, 11), (9,)], [], [(7,), (7, 7)]]
+    logits, cache = forward.extend(prefix, new, pasts, begun)
+    whole = [
+        [*row[:start], *mine, *follows]
+        for row, start, mine, branches in zip(tokens, starts, new, begun, strict=False)
+        for follows in ((), *branches)
+    ]
+    expected = torch.stack([last_logits(model, sequence) for sequence in whole])
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
+    _, plain = forward.extend(prefix, new, pasts)
+    for index, mine in enumerate(new):
+        torch.testing.assert_close(cache[:, index, : len(mine)], plain[:, index, : len(mine)], atol=1e-5, rtol=1e-5)
+
+
 def test_only_a_plain_llama_takes_the_written_out_pass(base: Base, blobs: FsBlobs, tmp_path: Path) -> None:
     assert fits(reference_model(base, blobs))
     other = tiny_base(tmp_path, blobs, "qwen2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os.path import commonprefix
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from loop.core.base import Base
 from loop.core.episode import Completion, Request
 from loop.core.pair import Adapter, Message
 from loop.engines.kept import Kept
+from loop.engines.llama import LlamaForward
 from loop.engines.transformers import TransformersEngine
 from loop.store.blobs import FsBlobs
 from tests.engines.tiny import Ears, answers, request, save_adapter
@@ -109,6 +111,37 @@ def test_the_prompt_of_a_choice_is_not_computed_again(base: Base, blobs: FsBlobs
     assert [one.cached_tokens for one in found[1:]] == [len(held), len(found[0].prompt_ids) - 1]
     assert found[1].text == plain[0].text
     assert found[1].probabilities == pytest.approx(plain[0].probabilities, abs=1e-3)
+
+
+def test_a_waited_for_choice_takes_one_pass_and_says_what_two_say(
+    base: Base, blobs: FsBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two choices of one prompt among it: only one's options can stand in that prompt's pass."""
+    passes: list[int] = []
+    extend = LlamaForward.extend
+
+    def counted(self: LlamaForward, prefix: Any, sequences: Any, *rest: Any) -> Any:
+        passes.append(len(sequences))
+        return extend(self, prefix, sequences, *rest)
+
+    monkeypatch.setattr(LlamaForward, "extend", counted)
+    asked = request("which one is it?").revise(choices=("one", "once", "two"))
+    other = asked.revise(choices=("two", "three"))
+    plain, _ = answers(ENGINE, base, blobs, [asked, other])
+
+    def listened(*requests: Request) -> list[Completion]:
+        passes.clear()
+        ears = Ears()
+        engine = ENGINE.revise(kept_bytes=(1 << 24) + len(requests))
+        engine.generate(base, blobs, list(enumerate(requests)), ears.follow, ears.hear)
+        return [ears.found[place] for place in range(len(requests))]
+
+    alone = listened(asked)
+    assert passes == [1]
+    for found, expected in zip([*alone, *listened(asked, other)], [plain[0], *plain], strict=True):
+        assert found.text == expected.text and found.token_ids == expected.token_ids
+        assert found.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
+        assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
 
 
 def test_a_call_that_nobody_listens_to_neither_uses_nor_fills_it(base: Base, blobs: FsBlobs) -> None:
