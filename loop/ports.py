@@ -161,10 +161,10 @@ class Judge(Protocol):
 
 
 class Trials(Protocol):
-    """Where an explorer tries a harness: the parent's adapters on train tasks of their own."""
+    """Where an explorer tries harnesses: the parent's adapters on train tasks of their own."""
 
-    def play(self, harness: Harness, label: str) -> tuple[CaseScore, ...] | None:
-        """Visible scores on the label's trial tasks, a recorded step; None when the allowance of tokens is spent."""
+    def play(self, trials: Sequence[tuple[Harness, str]]) -> tuple[tuple[CaseScore, ...], ...]:
+        """Visible scores of each harness on its label's trial tasks, in order; of fewer where the allowance ends."""
         ...
 
 

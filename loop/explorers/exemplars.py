@@ -24,17 +24,21 @@ from loop.core.training_set import TrainingSet
 from loop.ports import Trials
 
 Conversation = tuple[Message, ...]
+Exemplified = tuple[Conversation, ...]
+Scores = tuple[CaseScore, ...]
 
 
 class Exemplars(Noun):
-    """Hill climbing over exemplar sets, one label after another, with paired trials.
+    """Hill climbing over exemplar sets, for every label, with paired trials.
 
-    ``rounds`` candidates are tried for each label. A candidate takes the incumbent's place
-    when its mean gain over the trial tasks is above ``errors`` standard errors. ``shots``
-    is the number of exemplars of a prompt that has none yet; others keep their number.
+    ``rounds`` candidates are tried for each label, ``breadth`` of them side by side. The best
+    of those whose mean gain over the trial tasks is above ``errors`` standard errors takes the
+    incumbent's place. ``shots`` is the number of exemplars of a prompt that has none yet; others
+    keep their number.
     """
 
     rounds: int = Field(default=2, gt=0)
+    breadth: int = Field(default=4, gt=0)
     errors: float = Field(default=1.0, ge=0)
     shots: int = Field(default=3, gt=0)
 
@@ -43,35 +47,50 @@ class Exemplars(Noun):
     ) -> Harness:
         """The harness with the exemplar sets that won their trials; the parent's where none did."""
         pools = {label: _pool(training_set, episodes) for label, training_set in sorted(sets.items())}
-        climbs = [_Climb(label, pool, trials) for label, pool in pools.items()]
+        shots = {label: len(harness.prompt(label).exemplars) or self.shots for label in pools}
+        climbs = [_Climb(label, pool, shots[label]) for label, pool in pools.items() if len(pool) >= shots[label]]
         found = harness
-        for round_ in range(self.rounds):
+        for first in range(0, self.rounds, self.breadth):
+            rounds = range(first, min(first + self.breadth, self.rounds))
+            wanted: list[tuple[_Climb, Exemplified | None]] = [(climb, None) for climb in climbs if not climb.standing]
+            wanted += [(climb, climb.candidate(seed, round_)) for round_ in rounds for climb in climbs]
+            asked = [(climb.harness(found, exemplars), climb.label) for climb, exemplars in wanted]
+            scores = trials.play(asked)
             for climb in climbs:
-                shots = len(harness.prompt(climb.label).exemplars) or self.shots
-                draw = random.Random(seed_from("exemplars", seed, climb.label, round_))
-                if len(climb.pool) >= shots:
-                    found = climb.step(found, choose(climb.pool, shots, draw), self.errors)
+                tried = [(each[1], its) for each, its in zip(wanted, scores, strict=False) if each[0] is climb]
+                found = climb.harness(found, climb.settle(tried, self.errors))
+            climbs = [climb for climb in climbs if climb.standing]
+            if len(scores) < len(asked) or not climbs:
+                break
         return found if found == harness else found.revise(parent=harness.digest)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Climb:
     """The search for one label: the pool to choose from, and the incumbent's trial."""
 
     label: str
     pool: list[Episode]
-    trials: Trials
-    standing: tuple[CaseScore, ...] | None = None
+    shots: int
+    standing: Scores = ()
 
-    def step(self, incumbent: Harness, exemplars: tuple[Conversation, ...], errors: float) -> Harness:
-        """Try a candidate; the incumbent also where the allowance is spent."""
-        self.standing = self.standing or self.trials.play(incumbent, self.label)
-        candidate = with_exemplars(incumbent, self.label, exemplars)
-        scores = self.trials.play(candidate, self.label) if self.standing else None
-        if not scores or not self.standing or not better(self.standing, scores, errors):
-            return incumbent
-        self.standing = scores
-        return candidate
+    def candidate(self, seed: int, round_: int) -> Exemplified:
+        """The exemplars to be tried in a round."""
+        return choose(self.pool, self.shots, random.Random(seed_from("exemplars", seed, self.label, round_)))
+
+    def harness(self, incumbent: Harness, exemplars: Exemplified | None) -> Harness:
+        """The incumbent with these exemplars for the label; itself without."""
+        return incumbent if exemplars is None else with_exemplars(incumbent, self.label, exemplars)
+
+    def settle(self, tried: Sequence[tuple[Exemplified | None, Scores]], errors: float) -> Exemplified | None:
+        """The best candidate that beats the incumbent, whose place it takes; None where none does."""
+        before = next((scores for exemplars, scores in tried if exemplars is None), self.standing)
+        self.standing, best, most = before, None, 0.0
+        for exemplars, scores in tried:
+            gain = better(before, scores, errors) if exemplars is not None else None
+            if gain is not None and gain > most:
+                self.standing, best, most = scores, exemplars, gain
+        return best
 
 
 def _pool(training_set: TrainingSet, episodes: Sequence[Episode]) -> list[Episode]:
@@ -88,7 +107,7 @@ def _pool(training_set: TrainingSet, episodes: Sequence[Episode]) -> list[Episod
     return pool
 
 
-def choose(pool: Sequence[Episode], shots: int, draw: random.Random) -> tuple[Conversation, ...]:
+def choose(pool: Sequence[Episode], shots: int, draw: random.Random) -> Exemplified:
     """``shots`` conversations of distinct tasks, spread over cases and levels as far as they go."""
     groups: dict[tuple[str, int], list[Episode]] = defaultdict(list)
     for episode in draw.sample(list(pool), len(pool)):
@@ -108,7 +127,7 @@ def conversation(episode: Episode) -> Conversation:
     return tuple(Message(role=turn.role, content=turn.content) for turn in episode.turns)
 
 
-def with_exemplars(harness: Harness, label: str, exemplars: tuple[Conversation, ...]) -> Harness:
+def with_exemplars(harness: Harness, label: str, exemplars: Exemplified) -> Harness:
     """The harness with other exemplars for one label."""
     prompts = tuple(
         prompt.revise(exemplars=exemplars) if prompt.label == label else prompt for prompt in harness.prompts
@@ -116,8 +135,8 @@ def with_exemplars(harness: Harness, label: str, exemplars: tuple[Conversation, 
     return harness.revise(prompts=prompts)
 
 
-def better(before: Sequence[CaseScore], after: Sequence[CaseScore], errors: float) -> bool:
-    """Whether the mean paired difference is above ``errors`` standard errors (and above zero)."""
+def better(before: Sequence[CaseScore], after: Sequence[CaseScore], errors: float) -> float | None:
+    """The mean paired difference where it is above ``errors`` standard errors and above zero, else None."""
     old = {score.task.digest: score.score for score in before}
     gains = [
         score.score - standing
@@ -125,7 +144,7 @@ def better(before: Sequence[CaseScore], after: Sequence[CaseScore], errors: floa
         if score.score is not None and (standing := old.get(score.task.digest)) is not None
     ]
     if len(gains) < 2:
-        return False
+        return None
     mean = math.fsum(gains) / len(gains)
     variance = math.fsum((gain - mean) ** 2 for gain in gains) / (len(gains) - 1)
-    return mean > 0 and mean > errors * math.sqrt(variance / len(gains))
+    return mean if mean > 0 and mean > errors * math.sqrt(variance / len(gains)) else None
