@@ -11,7 +11,7 @@ from loop.trainers.profiles import load_profile, profile_names
 
 
 def test_every_shipped_profile_parses_under_its_own_name() -> None:
-    assert profile_names() == ("laptop", "macaron-tall", "macaron-venti", "small")
+    assert profile_names() == ("laptop", "laptop-brief", "macaron-tall", "macaron-venti", "small")
     assert [load_profile(name).name for name in profile_names()] == list(profile_names())
 
 
@@ -52,5 +52,5 @@ def test_a_malformed_file_is_one_sentence_naming_the_place(tmp_path: Path, text:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(UserError, match="laptop, macaron-tall, macaron-venti, small"):
+    with pytest.raises(UserError, match="laptop, laptop-brief, macaron-tall, macaron-venti, small"):
         load_profile("lapdog")
