@@ -24,6 +24,9 @@ class Arm(StrEnum):
     SHAM = "sham"
 
 
+# How far an arm's tokens may be from the standard's (GAINS.md, Arms).
+MATCHED = 0.02
+
 # Arms whose successors are no better than their parents by design: how often the gate lets them pass is measured.
 CONTROLS = (Arm.NULL, Arm.SHAM)
 
@@ -120,6 +123,12 @@ class Findings(Noun):
         if not controls:
             return None
         return sum(result.passed for result in controls), sum(result.examined for result in controls)
+
+    @property
+    def unmatched(self) -> dict[str, float]:
+        """The ratio of each arm whose budget is not within ``MATCHED`` of the standard's; the null arm spends none."""
+        ratios = {result.arm.value: result.ratio for result in self.arms if result.arm is not Arm.NULL}
+        return {arm: ratio for arm, ratio in ratios.items() if ratio is not None and abs(ratio - 1) > MATCHED}
 
     @property
     def compounding(self) -> Interval | None:

@@ -12,7 +12,7 @@ from loop.core.noun import seed_from
 from loop.core.plan import Allowance, Plan, Spec
 from loop.core.stage import Stage
 
-# The harness arm tries candidates until its allowance is spent; this only bounds the search.
+# An arm with an allowance tries candidates until it is spent; this only bounds the search.
 MANY_ROUNDS = 10_000
 KEEP = Spec(use="keep")
 
@@ -81,19 +81,20 @@ def _iterated(plan: Plan, number: int, last: int, standard: Standard | None) -> 
 
 
 def _one_shot(plan: Plan, number: int, last: int, standard: Standard | None) -> Plan:
-    """All generations' tasks, rows, trials and training at once."""
-    rounds = plan.explorer.options.get("rounds")
-    options = {"rounds": rounds * last} if isinstance(rounds, int) else {"rounds": MANY_ROUNDS}
+    """All generations' tasks, rows, trials and training at once.
+
+    Trials go on until the allowance is spent: the iterated arm tries its incumbent in every
+    generation, this one only once, so as many rounds would come to fewer trials.
+    """
     made = plan.revise(
         collect=plan.collect.revise(rounds=plan.collect.rounds * last),
         curate=plan.curate.revise(max_rows=plan.curate.max_rows * last),
     )
     if standard is None:
         return made
-    searched = plan.explorer if plan.explorer == KEEP else plan.explorer.revise(options=plan.explorer.options | options)
     collect, generated = standard.collected(1, last), standard.generated(1, last)
     return _learning(made, collect, standard.trained(1, last)).revise(
-        explorer=searched,
+        explorer=plan.explorer if plan.explorer == KEEP else _searching(plan),
         allowance=Allowance(collect=collect, explore=generated, train=standard.trained(1, last) or None),
     )
 
@@ -114,8 +115,12 @@ def _harness_only(plan: Plan, number: int, last: int, standard: Standard | None)
     if standard is None:
         return plan.revise(weights=False)
     total = standard.generated(number, number) + standard.trained(number, number)
-    explorer = plan.explorer.revise(options=plan.explorer.options | {"rounds": MANY_ROUNDS})
-    return plan.revise(weights=False, explorer=explorer, allowance=Allowance(explore=total))
+    return plan.revise(weights=False, explorer=_searching(plan), allowance=Allowance(explore=total))
+
+
+def _searching(plan: Plan) -> Spec:
+    """The plan's explorer with more rounds than any allowance covers."""
+    return plan.explorer.revise(options=plan.explorer.options | {"rounds": MANY_ROUNDS})
 
 
 def _best_of_k(plan: Plan, number: int, last: int, standard: Standard | None) -> Plan:

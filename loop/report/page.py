@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from loop import __version__
 from loop.core.errors import TornBlob
-from loop.core.experiment import Arm, Findings
+from loop.core.experiment import MATCHED, Arm, Findings
 from loop.core.figures import Figure, Figures
 from loop.core.gate import Interval, Standing
 from loop.core.generation import Exam, Generation
@@ -136,7 +136,13 @@ def by_protocol(sources: Sequence[Figures]) -> dict[str, list[tuple[str, Figure]
 
 
 def verdict(found: Findings) -> str:
-    """Whether gains compound, in a sentence that says no more than was measured."""
+    """Whether gains compound, and whose budget does not match, in sentences that say no more than was measured."""
+    apart = ", ".join(f"{arm} {ratio:.3f}" for arm, ratio in found.unmatched.items())
+    note = f" Budgets more than {MATCHED:.0%} from the iterated arm's (ratio): {apart}." if apart else ""
+    return _compounding(found) + note
+
+
+def _compounding(found: Findings) -> str:
     gap = found.compounding
     if gap is None:
         return "Compounding was not measured: the arms iterated and one_shot are both needed."

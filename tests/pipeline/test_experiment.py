@@ -78,6 +78,20 @@ def test_every_arm_is_a_lineage_of_its_own_on_the_budget_of_the_iterated_one(mad
     assert set(found.contrasts) == set(Arm) - {Arm.ITERATED, Arm.NULL}
 
 
+def test_budgets_match_where_most_is_spent_on_trials(made: Loop) -> None:
+    """The incumbent is tried once a generation: in the one-shot arm once in all, so it tries more candidates."""
+    plan = plan_of_arms().revise(
+        explorer=Spec(use="exemplars", options={"rounds": 3}),
+        collect=CollectPlan(tasks={"twice": 16}, samples=4, shard_tasks=8),
+        explore=ExplorePlan(tasks={"twice": 8}),
+    )
+    grow(made, EVERY, plan)
+    found = read_findings(_store(made), "try")
+    assert found is not None and found.unmatched == {}
+    tried = {result.arm: result.budget.trials for result in found.arms}
+    assert tried[Arm.ONE_SHOT] == tried[Arm.ITERATED] == 2 * (1 + 3)
+
+
 def test_what_an_arm_may_not_change_stays_as_generation_0_has_it(made: Loop) -> None:
     grow(made, EVERY)
     last = {arm: made.store.generations(EVERY.family(arm, 1))[-1] for arm in Arm}

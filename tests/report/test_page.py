@@ -11,7 +11,8 @@ import pytest
 from mlflow import MlflowClient
 
 from loop.app import attach_report, open_store
-from loop.core.experiment import Findings
+from loop.core.budget import Budget
+from loop.core.experiment import Arm, ArmResult, Findings
 from loop.core.gate import Interval, Standing
 from loop.report.chart import Mark, chart
 from loop.report.page import page, verdict
@@ -164,3 +165,10 @@ def test_the_verdict_says_no_more_than_was_measured(low: float, high: float, see
     found = Findings(name="x", contract="c", arms=(), contrasts={"one_shot": gap}, by_seed=by_seed)
     assert verdict(found).startswith(said)
     assert "not measured" in verdict(Findings(name="x", contract="c", arms=()))
+
+
+def test_the_verdict_names_the_arms_whose_budget_does_not_match() -> None:
+    ratios = {Arm.ITERATED: 1.0, Arm.ONE_SHOT: 0.947, Arm.WEIGHTS_ONLY: 0.981, Arm.NULL: 0.0}
+    arms = tuple(ArmResult(arm=arm, seeds=(1,), points=(), budget=Budget(), ratio=r) for arm, r in ratios.items())
+    said = verdict(Findings(name="x", contract="c", arms=arms))
+    assert said.endswith("Budgets more than 2% from the iterated arm's (ratio): one_shot 0.947.")
