@@ -32,20 +32,23 @@ BASE_TOLERANCE = TOLERANCE[torch.bfloat16]
 # Of the change that the trainer saw, what must show: a stale or absent adapter shows none of it.
 SHOWN_SHARE = 0.5
 
-Score = Callable[[Sequence[Sequence[int]]], list[list[float]]]
+Following = Callable[[Sequence[int], Sequence[int]], Sequence[float]]
 
 
-def attest_served(base: Base, blobs: Blobs, adapter: Adapter, with_adapter: Score, without: Score) -> Attestation:
+def attest_served(
+    base: Base, blobs: Blobs, adapter: Adapter, with_adapter: Following, without: Following
+) -> Attestation:
     """Compare the served adapter and the served base with the trainer's record; AttestationFailed on any doubt.
 
-    ``with_adapter`` and ``without`` give the log-probabilities of prompts' tokens under each.
+    ``with_adapter`` and ``without`` give, under each, the log-probabilities of some tokens as
+    the next one after a prompt.
     """
     tree = adapter_folder(base, blobs, adapter)
     stored, _ = read_adapter(adapter, tree)
     check_values(adapter, stored)
     probe = read_probe(adapter, tree)
-    prompts = [[*probe.prompt[0].tolist(), token] for token in probe.tokens.tolist()]
-    served, plain = (_about_mean([row[-1] for row in score(prompts)]) for score in (with_adapter, without))
+    asked = (probe.prompt[0].tolist(), probe.tokens.tolist())
+    served, plain = (_about_mean(following(*asked)) for following in (with_adapter, without))
     trained, untrained = (_about_mean(logits.tolist()) for logits in (probe.logits, probe.base_logits))
     floor, found = _distance(plain, untrained), _distance(served, trained)
     allowed = ROUNDING_FACTOR * floor + ROUNDING_SLACK

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -15,8 +15,9 @@ from loop.core.episode import Completion, Failure, Request
 from loop.core.errors import UserError
 from loop.core.noun import Noun
 from loop.core.pair import Adapter, Message
+from loop.engines.choices import beginnings
 from loop.engines.reply import chosen, ended, given_up, settled, too_long
-from loop.engines.served_model import Answer, Heard, ServedModel
+from loop.engines.served_model import EXTRAS, Answer, Heard, ServedModel
 from loop.engines.shelf import served_name, shelf_of
 from loop.engines.tokens import Tokens, load_tokens
 from loop.ports import Attestation, Blobs, EngineReport, Follow, Hear
@@ -26,18 +27,19 @@ from loop.remote.threads import as_done
 
 LARGEST_REPLY = 64 << 20  # bytes; the probe of one adapter or a long prompt scored is some megabytes
 SEED_BITS = 31  # what every server takes
-# Servers have defaults of their own, and vLLM takes those of the model's generation_config.json.
-EXTRAS = {"return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 GONE = 404  # a model that was served is no longer
 
 
 class OpenAIEngine(Noun):
     """Asks a server (vLLM, SGLang, llama.cpp) that serves the base under ``endpoint.model``.
 
-    ``structured`` "vllm" lets the server hold a choice to its options, else they are scored
-    (``scoring``, which the server must echo prompts for), else the reply is matched.
+    A choice is scored (``scoring``) by a server that tells probabilities of given tokens
+    (``extras``, vLLM's) or else echoes prompts; otherwise ``structured`` "vllm" lets the
+    server hold the reply to its options, and the reply is matched.
     ``lora`` "vllm" loads adapters by vLLM's requests, at most ``most_adapters`` at once; the
-    server must see the blobs' folder. ``extras`` sends what these servers know beyond OpenAI's
+    server must see the blobs' folder. Where ``mixes_base`` is off (vLLM's CPU build gives the
+    base's requests an adapter's change when both share a batch), the base is asked as an
+    adapter that changes nothing, once any is loaded. ``extras`` sends what these servers know beyond OpenAI's
     API: no other sampling than was asked for, the end tokens, and that the reply's token ids
     be told. Where they are not, its text is tokenised again and log-probabilities are absent.
     ``processed_logprobs`` says that log-probabilities are those after temperature and top_p
@@ -53,6 +55,7 @@ class OpenAIEngine(Noun):
     scoring: bool = True
     lora: Literal["none", "vllm"] = "vllm"
     most_adapters: int = Field(default=8, gt=0)
+    mixes_base: bool = True
     extras: bool = True
     processed_logprobs: bool = False
     in_flight: int = Field(default=32, ge=1, le=96)
@@ -116,7 +119,7 @@ class OpenAIEngine(Noun):
         with opened(
             (self.endpoint,), timeout=self.timeout, retries=self.retries, backoff=self.backoff, largest=LARGEST_REPLY
         ) as (line,):
-            server = ServedModel(line)
+            server = ServedModel(line, self.mixes_base)
             try:
                 names = server.models()
             except NoAnswer as error:
@@ -192,17 +195,20 @@ class _Call:
         return heard
 
     def _answered(self, one: _Asked, heard: Heard | None) -> Completion:
-        adapter = one.request.adapter
-        if adapter is None:
-            return self._ask(self.engine.endpoint.model, one, heard)
+        shelf, adapter = shelf_of(self.engine.endpoint.url), one.request.adapter
+        name = shelf.stand_in if adapter is None else served_name(adapter)
         try:
-            with self.engine.lent(self.server, self.base, self.blobs, adapter) as (name, _):
-                return self._ask(name, one, heard)
+            return self._by(adapter, one, heard)
         except NoAnswer as error:
-            if error.status != GONE:
+            if error.status != GONE or name is None:
                 raise
         # The server was started again and has lost the adapter: once more, loaded and attested anew.
-        shelf_of(self.engine.endpoint.url).forget(served_name(adapter))
+        shelf.forget(name)
+        return self._by(adapter, one, heard)
+
+    def _by(self, adapter: Adapter | None, one: _Asked, heard: Heard | None) -> Completion:
+        if adapter is None:
+            return self._ask(shelf_of(self.engine.endpoint.url).stand_in or self.engine.endpoint.model, one, heard)
         with self.engine.lent(self.server, self.base, self.blobs, adapter) as (name, _):
             return self._ask(name, one, heard)
 
@@ -210,16 +216,22 @@ class _Call:
         choices = one.request.choices
         if not choices:
             return self._reply(one, self.server.complete(name, one.prompt, self._body(one), heard))
-        if self.engine.structured == "none" and self.engine.scoring:
-            try:
-                return self._scored(name, one)
-            except TryAgain:
-                raise
-            except NoAnswer as error:
-                if error.status == GONE:
-                    raise
+        scored = self._tried(self._followed, name, one) or self._tried(self._echoed, name, one)
+        if scored is not None:
+            return scored
         held = {"structured_outputs": {"choice": list(choices)}} if self.engine.structured == "vllm" else {}
         return self._matched(one, self.server.complete(name, one.prompt, self._body(one) | held))
+
+    def _tried(self, scored: Callable[[str, _Asked], Completion | None], name: str, one: _Asked) -> Completion | None:
+        """None where this way of scoring is switched off or the server does not know it."""
+        try:
+            return scored(name, one) if self.engine.scoring else None
+        except TryAgain:
+            raise
+        except NoAnswer as error:
+            if error.status == GONE:
+                raise
+            return None
 
     def _body(self, one: _Asked) -> dict[str, Any]:
         """Sampling as the API names it; a choice has room for its longest option."""
@@ -255,7 +267,29 @@ class _Call:
             cached_tokens=answer.cached_tokens,
         )
 
-    def _scored(self, name: str, one: _Asked) -> Completion:
+    def _followed(self, name: str, one: _Asked) -> Completion | None:
+        """By what may follow the prompt, and then what of the options has begun; in this order, the cache helps."""
+        shelf = shelf_of(self.engine.endpoint.url)
+        if not (self.engine.extras and shelf.follows):
+            return None
+        options = tuple(self.tokens.whole(choice) for choice in one.request.choices)
+        begun = beginnings(options)
+        tokens = sorted({token for option in options for token in option})
+        try:
+            first, cached = self.server.following(name, [one.prompt], tokens)
+            rest = self.server.following(name, [(*one.prompt, *each) for each in begun], tokens)[0] if begun else []
+        except NoAnswer as error:
+            shelf.follows = isinstance(error, TryAgain) or error.status is not None
+            raise
+        after = {
+            each: dict(zip(tokens, row, strict=True)) for each, row in zip([(), *begun], first + rest, strict=True)
+        }
+        logprobs = [[after[option[:place]][token] for place, token in enumerate(option)] for option in options]
+        return chosen(one.request, one.prompt, options, logprobs, cached)
+
+    def _echoed(self, name: str, one: _Asked) -> Completion | None:
+        if self.engine.structured != "none":
+            return None
         options = [self.tokens.whole(choice) for choice in one.request.choices]
         rows = self.server.score(name, [[*one.prompt, *option] for option in options])
         logprobs = [row[-len(option) :] for row, option in zip(rows, options, strict=True)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from loop.core.errors import AttestationFailed, UserError
 from loop.core.noun import Noun
@@ -17,6 +17,11 @@ from loop.remote.line import Line, NoAnswer, TryAgain, events, fetch, persist
 COMPLETIONS = "/completions"
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 LAST_EVENT = "[DONE]"
+# Servers have defaults of their own, and vLLM takes those of the model's generation_config.json.
+EXTRAS = {"return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+# How vLLM writes the token of a log-probability, and what it writes for minus infinity.
+TOKEN, NEVER = "token_id:{}", -9999.0
+_Top = TypeAdapter(list[dict[str, float]])
 
 # Told the text so far, and its token ids where the server tells them.
 Heard = Callable[[str, Sequence[int] | None], None]
@@ -31,6 +36,7 @@ class _Logprobs(BaseModel):
 
     token_logprobs: list[float | None] | None = None
     content: list[_Token] | None = None
+    top_logprobs: object = None  # servers differ; only ``following`` reads it
 
     def values(self) -> list[float | None]:
         """One a token; None where there is nothing before it."""
@@ -60,6 +66,17 @@ class _Reply(BaseModel):
     choices: list[_Choice]
     usage: _Usage | None = None
 
+    def ordered(self, count: int) -> list[_Choice]:
+        """The choices in the order of their prompts; NoAnswer unless there is one for each."""
+        if len(self.choices) != count:
+            raise NoAnswer(f"malformed: {len(self.choices)} choices for {count} prompts")
+        return sorted(self.choices, key=lambda choice: choice.index)
+
+    def cached_tokens(self) -> int:
+        """What of the prompts the server had already computed; 0 where it does not tell."""
+        details = self.usage.prompt_tokens_details if self.usage is not None else None
+        return (details.cached_tokens or 0) if details is not None else 0
+
 
 def _joined(pieces: Sequence[_Reply]) -> _Reply:
     """The pieces of a streamed reply as the reply they make."""
@@ -75,6 +92,18 @@ def _joined(pieces: Sequence[_Reply]) -> _Reply:
     )
     usage = next((piece.usage for piece in reversed(pieces) if piece.usage is not None), None)
     return _Reply(model=pieces[-1].model, choices=[choice], usage=usage)
+
+
+def _told(choice: _Choice, tokens: Sequence[int]) -> list[float]:
+    """The log-probabilities of tokens at a reply's first place; NoAnswer where one is lacking."""
+    try:
+        first = _Top.validate_python(choice.logprobs.top_logprobs if choice.logprobs is not None else None)[0]
+        values = [first[TOKEN.format(token)] for token in tokens]
+    except (ValidationError, IndexError, KeyError):
+        raise NoAnswer("the server gives no log-probabilities of tokens it is asked for") from None
+    if min(values, default=0.0) <= NEVER:
+        raise NoAnswer("the server gives a token that it is asked for no probability")
+    return values
 
 
 class _Model(BaseModel):
@@ -99,11 +128,14 @@ class Answer(Noun):
 class ServedModel:
     """An open line to a server. Every method raises NoAnswer when retries did not help.
 
+    ``mixes_base`` is False where the server errs on requests to the base beside those to adapters.
+
     AttestationFailed is raised where another model answers than was asked, and UserError
     where the server reads another prompt than was sent.
     """
 
     line: Line
+    mixes_base: bool = True
 
     def models(self) -> tuple[str, ...]:
         """The names that are served."""
@@ -131,14 +163,30 @@ class ServedModel:
         if choice.finish_reason not in ("stop", "length"):
             raise NoAnswer(f"the reply ended by {choice.finish_reason!r}")
         values = choice.logprobs.values() if choice.logprobs is not None else []
-        details = reply.usage.prompt_tokens_details if reply.usage is not None else None
         return Answer(
             text=choice.text,
             finish=choice.finish_reason,
             token_ids=None if choice.token_ids is None else tuple(choice.token_ids),
             logprobs=tuple(value for value in values if value is not None),
-            cached_tokens=(details.cached_tokens or 0) if details is not None else 0,
+            cached_tokens=reply.cached_tokens(),
         )
+
+    def following(
+        self, name: str, prompts: Sequence[Sequence[int]], tokens: Sequence[int]
+    ) -> tuple[list[list[float]], int]:
+        """The log-probability of each of ``tokens`` as the next one, by prompt, and the cached tokens; one request.
+
+        By vLLM's ``logprob_token_ids`` (0.22 and later), at most 128 of them; a server that
+        echoes prompts can ``score`` instead. Raises NoAnswer where it cannot.
+        """
+        body = EXTRAS | {"max_tokens": 1, "temperature": 1.0, "top_p": 1.0, "logprobs": 1}
+        told = {"logprob_token_ids": list(tokens), "return_tokens_as_token_ids": True}
+        reply = self._ask(name, body | told | {"prompt": [list(prompt) for prompt in prompts]})
+        rows: list[list[float]] = []
+        for prompt, choice in zip(prompts, reply.ordered(len(prompts)), strict=True):
+            self._check_prompt(prompt, choice, reply.usage if len(prompts) == 1 else None)
+            rows.append(_told(choice, tokens))
+        return rows, reply.cached_tokens()
 
     def score(self, name: str, prompts: Sequence[Sequence[int]]) -> list[list[float]]:
         """The log-probability of each prompt's tokens but the first, by the model alone, in one request.
@@ -147,11 +195,8 @@ class ServedModel:
         """
         body = {"prompt": [list(prompt) for prompt in prompts], "echo": True, "logprobs": 1, "max_tokens": 1}
         reply = self._ask(name, body | {"temperature": 0.0})
-        choices = sorted(reply.choices, key=lambda choice: choice.index)
-        if len(choices) != len(prompts):
-            raise NoAnswer(f"malformed: {len(choices)} choices for {len(prompts)} prompts")
         scored: list[list[float]] = []
-        for prompt, choice in zip(prompts, choices, strict=True):
+        for prompt, choice in zip(prompts, reply.ordered(len(prompts)), strict=True):
             values = choice.logprobs.values() if choice.logprobs is not None else []
             own = [value for value in values[1 : len(prompt)] if value is not None]
             if len(own) != len(prompt) - 1:

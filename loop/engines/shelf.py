@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import RLock
+
+import torch
+from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
+from safetensors.torch import save_file
 
 from loop.core.base import Base
 from loop.core.errors import AttestationFailed, UserError
 from loop.core.pair import Adapter
-from loop.engines.attest import adapter_folder, failed
+from loop.engines.attest import adapter_folder, failed, read_adapter
 from loop.engines.attest_served import attest_served
 from loop.engines.served_model import ServedModel
 from loop.ports import Attestation, Blobs
 from loop.remote.line import NoAnswer, TryAgain
 
 LOAD, UNLOAD = "/load_lora_adapter", "/unload_lora_adapter"
+STAND_IN = "base-{}"
 
 
 def served_name(adapter: Adapter) -> str:
@@ -28,8 +36,14 @@ def served_name(adapter: Adapter) -> str:
 
 @dataclass
 class Shelf:
-    """Loaded and attested adapters, least recently used first; those in use are never taken down."""
+    """Loaded and attested adapters, least recently used first; those in use are never taken down.
 
+    ``follows`` is False once the server was seen not to tell the next token's probabilities;
+    ``stand_in`` is the name of the adapter that changes nothing, where the base is asked by one.
+    """
+
+    follows: bool = True
+    stand_in: str | None = None
     held: OrderedDict[str, Attestation] = field(default_factory=OrderedDict)
     users: Counter[str] = field(default_factory=Counter)
     lock: RLock = field(default_factory=RLock)
@@ -46,7 +60,7 @@ class Shelf:
         with self.lock:
             if name not in self.held:
                 self._make_room(server, most)
-                self.held[name] = _load(server, base, blobs, adapter, name)
+                self.held[name] = self._load(server, base, blobs, adapter, name)
             self.held.move_to_end(name)
             self.users[name] += 1
             found = self.held[name]
@@ -60,12 +74,31 @@ class Shelf:
         """The server no longer has it (it was started again): the next ``lend`` loads and attests it anew."""
         with self.lock:
             self.held.pop(name, None)
+            self.stand_in = None if name == self.stand_in else self.stand_in
 
     def _make_room(self, server: ServedModel, most: int) -> None:
         idle = [name for name in self.held if not self.users[name]]
         for name in idle[: max(0, len(self.held) - most + 1)]:
             del self.held[name]
             _unload(server, name)
+
+    def _load(self, server: ServedModel, base: Base, blobs: Blobs, adapter: Adapter, name: str) -> Attestation:
+        folder = adapter_folder(base, blobs, adapter)
+        if not server.mixes_base and self.stand_in is None:
+            changing_nothing = _changing_nothing(blobs, adapter, folder)
+            _post(server, adapter, STAND_IN.format(changing_nothing), blobs.get_tree(changing_nothing))
+            self.stand_in = STAND_IN.format(changing_nothing)
+        _post(server, adapter, name, folder)
+        bare = self.stand_in or server.line.endpoint.model
+        try:
+            return attest_served(
+                base, blobs, adapter, partial(_following, server, name), partial(_following, server, bare)
+            )
+        except (NoAnswer, AttestationFailed) as error:
+            _unload(server, name)
+            if isinstance(error, (TryAgain, AttestationFailed)):
+                raise
+            raise failed(adapter, f"{server.line.endpoint.url} did not answer the probe ({error})") from None
 
 
 _shelves: dict[str, Shelf] = {}
@@ -76,8 +109,8 @@ def shelf_of(url: str) -> Shelf:
     return _shelves.setdefault(url, Shelf())
 
 
-def _load(server: ServedModel, base: Base, blobs: Blobs, adapter: Adapter, name: str) -> Attestation:
-    folder = adapter_folder(base, blobs, adapter)
+def _post(server: ServedModel, adapter: Adapter, name: str, folder: Path) -> None:
+    """Have the server load a folder under a name; UserError or AttestationFailed where it does not."""
     url = server.line.endpoint.url
     try:
         server.post(LOAD, {"lora_name": name, "lora_path": str(folder)})
@@ -94,19 +127,26 @@ def _load(server: ServedModel, base: Base, blobs: Blobs, adapter: Adapter, name:
             raise failed(
                 adapter, f"{url} does not load it ({error}); is its folder seen there, is the rank allowed?"
             ) from None
+
+
+def _changing_nothing(blobs: Blobs, adapter: Adapter, folder: Path) -> str:
+    """The blob of an adapter on the same modules whose every value is zero."""
+    stored, _ = read_adapter(adapter, folder)
+    with TemporaryDirectory() as made:
+        shutil.copy(folder / CONFIG_NAME, made)
+        zeros = {key: torch.zeros_like(tensor) for key, tensor in stored.items()}
+        save_file(zeros, Path(made) / SAFETENSORS_WEIGHTS_NAME)
+        return blobs.put_tree(Path(made))
+
+
+def _following(server: ServedModel, name: str, prompt: Sequence[int], tokens: Sequence[int]) -> list[float]:
+    """Log-probabilities of tokens as the next one: asked for by id, or by echo where the server has only that."""
     try:
-        return attest_served(
-            base,
-            blobs,
-            adapter,
-            partial(server.score, name),
-            partial(server.score, server.line.endpoint.model),
-        )
-    except (NoAnswer, AttestationFailed) as error:
-        _unload(server, name)
-        if isinstance(error, (TryAgain, AttestationFailed)):
-            raise
-        raise failed(adapter, f"{url} did not answer the probe ({error})") from None
+        return server.following(name, [prompt], tokens)[0][0]
+    except TryAgain:
+        raise
+    except NoAnswer:
+        return [row[-1] for row in server.score(name, [[*prompt, token] for token in tokens])]
 
 
 def _unload(server: ServedModel, name: str) -> None:

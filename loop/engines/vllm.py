@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,13 +21,15 @@ from loop.engines.openai import OpenAIEngine
 from loop.engines.tokens import load_tokens
 from loop.ports import Attestation, Blobs, EngineReport, Follow, Hear
 from loop.remote.endpoint import Endpoint
-from loop.remote.hosting import hosted
+from loop.remote.hosting import Hosted, watched
 
 NAME = "base"
 # What vLLM needs to be told by variables: adapters while it runs, nothing sent or fetched.
 VARIABLES = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+MOST_STARTS = 5  # of one server in a process; one that ends as often will end again
 
-_servers: dict[tuple[str, str], str] = {}
+log = logging.getLogger(__name__)
+_servers: dict[tuple[str, str], list[Hosted]] = {}
 _open = ExitStack()
 _starting = Lock()
 atexit.register(_open.close)
@@ -74,24 +77,35 @@ class VllmEngine(Noun):
         return base.revise(context_length=min(base.context_length, self.context or base.context_length))
 
     def _asking(self, base: Base, blobs: Blobs) -> OpenAIEngine:
-        """The engine at this process's server, which is started on first use; UserError when it does not start."""
-        key = (base.weights_digest, self.digest)
+        """The engine at this process's server, started on first use and when it has ended, or UserError."""
         with _starting:
-            if key not in _servers:
-                folder = blobs.get_tree(base.weights_digest)
-                try:
-                    url = _open.enter_context(hosted(self.command(folder), VARIABLES, start_seconds=self.start_seconds))
-                except RuntimeError as error:
-                    raise UserError(f"vLLM did not start: {error}") from error
-                _servers[key] = url
+            started = _servers.setdefault((base.weights_digest, self.digest), [])
+            words = started[-1].last_words() if started else None
+            if len(started) == MOST_STARTS and words is not None:
+                raise UserError(f"vLLM ended {MOST_STARTS} times, the last time with:\n{words}")
+            if words is not None:
+                log.warning("vLLM ended and is started again; its last words:\n%s", words)
+            if words is not None or not started:
+                started.append(self._started(base, blobs))
         return OpenAIEngine(
-            endpoint=Endpoint(url=f"{_servers[key]}/v1", model=NAME),
+            endpoint=Endpoint(url=f"{started[-1].url}/v1", model=NAME),
             structured="vllm",
             processed_logprobs=True,
             most_adapters=self.most_adapters,
+            mixes_base=not self._is_cpu_build(),
             in_flight=self.in_flight,
             timeout=self.timeout,
         )
+
+    def _started(self, base: Base, blobs: Blobs) -> Hosted:
+        command = self.command(blobs.get_tree(base.weights_digest))
+        try:
+            return _open.enter_context(watched(command, VARIABLES, start_seconds=self.start_seconds))
+        except RuntimeError as error:
+            raise UserError(f"vLLM did not start: {error}") from error
+
+    def _is_cpu_build(self) -> bool:
+        return any(Path(self.environment).glob("lib/python*/site-packages/vllm*cpu*.dist-info"))
 
     def command(self, folder: Path) -> list[str]:
         """vLLM's server for a base's folder; UserError where it is not installed."""
@@ -101,14 +115,19 @@ class VllmEngine(Noun):
                 f"vLLM is not installed at {self.environment}: run 'macaron-loop engine install vllm', "
                 "or name its folder by the engine's option environment."
             )
-        loras = str(self.most_adapters)
+        on_cpu = self._is_cpu_build()
+        # The CPU build takes the last place's adapter for requests that have none, so it stays empty
+        # until another adapter stands in for the base in its own place. It ends when a prompt with
+        # a seed is read in parts.
+        loras = str(self.most_adapters + (2 if on_cpu else 0))
         return [
             # Not by ``vllm serve``, which the CPU wheel breaks: it asks for a package of another name.
             *(str(programs / "python"), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)),
             *("--host", "{host}", "--port", "{port}"),
             *("--served-model-name", NAME, "--dtype", self.dtype, "--logprobs-mode", "processed_logprobs"),
             *("--enable-lora", "--max-loras", loras, "--max-cpu-loras", loras, "--max-lora-rank", str(self.rank)),
-            *("--enable-prompt-tokens-details",),
+            "--enable-prompt-tokens-details",
+            *(("--no-enable-chunked-prefill",) if on_cpu else ()),
             *(("--max-model-len", str(self.context)) if self.context else ()),
             *self.arguments,
         ]

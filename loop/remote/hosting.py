@@ -10,12 +10,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 KEEPER = Path(__file__).with_name("keeper.py")
 POLL_SECONDS = 0.05
 LOG_LINES = 20
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """A server that was started: its URL, and how it fares."""
+
+    url: str
+    keeper: subprocess.Popen[bytes]
+    output: IO[bytes]
+
+    def last_words(self) -> str | None:
+        """The end of its output once it has ended; None while it runs."""
+        return None if self.keeper.poll() is None else _tail(self.output)
 
 
 @contextlib.contextmanager
@@ -26,7 +40,20 @@ def hosted(
     start_seconds: float = 120.0,
     grace_seconds: float = 10.0,
 ) -> Iterator[str]:
-    """Keep ``command`` up while the context is open; yields ``http://<bind>:<port>``.
+    """``watched`` for those who need only its URL."""
+    with watched(command, environment, bind, start_seconds, grace_seconds) as server:
+        yield server.url
+
+
+@contextlib.contextmanager
+def watched(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    bind: str = "127.0.0.1",
+    start_seconds: float = 120.0,
+    grace_seconds: float = 10.0,
+) -> Iterator[Hosted]:
+    """Keep ``command`` up while the context is open, at ``http://<bind>:<port>``.
 
     ``{port}`` and ``{host}`` in the arguments are replaced by a free port and by ``bind``;
     ``environment`` is added to this process's own. The context opens when the port accepts
@@ -46,7 +73,7 @@ def hosted(
         )
         try:
             _wait_for_port(keeper, argv, bind, port, start_seconds, output)
-            yield f"http://{bind}:{port}"
+            yield Hosted(f"http://{bind}:{port}", keeper, output)
         finally:
             if keeper.stdin is not None:
                 keeper.stdin.close()

@@ -11,6 +11,7 @@ from loop.engines.prepare import prepare_base
 from loop.settings import Settings
 from loop.store.blobs import FsBlobs
 from tests.engines.tiny import tiny_base
+from tests.engines.vllm_server import WIDTH
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +22,12 @@ def blobs(tmp_path_factory: pytest.TempPathFactory) -> FsBlobs:
 @pytest.fixture(scope="session")
 def base(blobs: FsBlobs, tmp_path_factory: pytest.TempPathFactory) -> Base:
     return tiny_base(tmp_path_factory.mktemp("tiny"), blobs)
+
+
+@pytest.fixture(scope="session")
+def wide(blobs: FsBlobs, tmp_path_factory: pytest.TempPathFactory) -> Base:
+    """The tiny base with attention heads as wide as vLLM's kernels need."""
+    return tiny_base(tmp_path_factory.mktemp("wide"), blobs, head_dim=WIDTH)
 
 
 @pytest.fixture(scope="session")

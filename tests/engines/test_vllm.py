@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+import math
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,33 +17,15 @@ from loop.engines.vllm import VllmEngine
 from loop.ports import Engine
 from loop.store.blobs import FsBlobs
 from tests.engines.test_transformers import generated, ids_of, token_logprobs
-from tests.engines.tiny import answers, reference_model, request, save_adapter, tiny_base
+from tests.engines.tiny import answers, reference_model, request, save_adapter
+from tests.engines.vllm_server import needs_vllm, tiny_vllm
 
-ENVIRONMENT = os.environ.get("MACARON_VLLM", ".macaron/engines/vllm")
-needs_vllm = pytest.mark.skipif(
-    not (Path(ENVIRONMENT) / "bin" / "vllm").is_file(),
-    reason=f"no vLLM at {ENVIRONMENT}: run 'macaron-loop engine install vllm', or set MACARON_VLLM",
-)
 TEXTS = ("two?", "a longer question, with more words?")
-# vLLM's attention has kernels for heads of this width and more.
-WIDTH = 64
 
 
-@pytest.fixture(scope="module")
-def wide(blobs: FsBlobs, tmp_path_factory: pytest.TempPathFactory) -> Base:
-    return tiny_base(tmp_path_factory.mktemp("wide"), blobs, head_dim=WIDTH)
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    yield VllmEngine(
-        environment=ENVIRONMENT,
-        dtype="float32",
-        context=256,
-        most_adapters=2,
-        rank=8,
-        arguments=("--enforce-eager", "--gpu-memory-utilization", "0.2"),
-    )
+@pytest.fixture
+def engine() -> Engine:
+    return tiny_vllm()
 
 
 def test_an_engine_that_is_not_installed_says_how_to(base: Base, blobs: FsBlobs, tmp_path: Path) -> None:
@@ -57,6 +40,36 @@ def test_a_program_that_ends_at_once_is_told_with_its_last_words(base: Base, blo
         (tmp_path / "bin" / name).chmod(0o755)
     with pytest.raises(UserError, match=r"vLLM did not start: .* status 3(.|\n)*no room for -m vllm.*--enable-lora"):
         answers(VllmEngine(environment=str(tmp_path)), base, blobs, [request("two?")])
+
+
+FRAIL = """#!{python}
+import socket, sys
+with socket.create_server(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1]))) as server:
+    server.accept()
+print("out of luck")
+sys.exit(3)
+"""
+
+
+def test_a_server_that_ended_is_started_again_until_it_ends_too_often(
+    base: Base, blobs: FsBlobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in ("vllm", "python"):
+        (tmp_path / "bin" / name).write_text(FRAIL.format(python=sys.executable))
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setattr("loop.engines.vllm.MOST_STARTS", 2)
+    engine, deadline = VllmEngine(environment=str(tmp_path)), time.monotonic() + 60
+
+    def ask_until_refused() -> None:
+        while time.monotonic() < deadline:
+            answers(engine, base, blobs, [])
+            time.sleep(0.05)
+
+    with pytest.raises(UserError, match="vLLM ended 2 times, the last time with:\nout of luck"):
+        ask_until_refused()
+    (warning,) = caplog.messages
+    assert warning == "vLLM ended and is started again; its last words:\nout of luck"
 
 
 def test_an_installation_that_fails_is_one_sentence(tmp_path: Path) -> None:
@@ -88,19 +101,30 @@ def test_a_real_server_answers_as_transformers_does(engine: Engine, wide: Base, 
 
 @pytest.mark.vllm
 @needs_vllm
+def test_a_real_server_takes_more_prompts_than_one_step_reads(engine: Engine, wide: Base, blobs: FsBlobs) -> None:
+    """vLLM's CPU build ended where a prompt with a seed was read in parts."""
+    texts = [f"{number} {'x' * 350}" for number in range(48)]
+    drawn = [request(text, temperature=1.0, seed=seed, max_tokens=2) for seed, text in enumerate(texts)]
+    found, report = answers(engine, wide, blobs, drawn)
+    assert len(found) == len(texts) and report.failures == {}
+
+
+@pytest.mark.vllm
+@needs_vllm
 def test_a_real_server_holds_a_reply_to_the_choices(engine: Engine, wide: Base, blobs: FsBlobs) -> None:
     choices = ("yes", "yes please", "no")
     asked = [request("well?", choices=choices, temperature=1.0, seed=seed) for seed in range(4)]
+    model = reference_model(wide, blobs)
     for completion in answers(engine, wide, blobs, asked)[0]:
-        assert completion.text in choices and completion.finish == "choice" and completion.probabilities == ()
+        assert completion.text in choices and completion.finish == "choice"
         assert list(completion.token_ids) == [*ids_of(wide, blobs, completion.text), 2]
+        scored = [token_logprobs(model, completion.prompt_ids, [*ids_of(wide, blobs, text), 2]) for text in choices]
+        weights = [math.exp(math.fsum(values)) for values in scored]
+        expected = [weight / math.fsum(weights) for weight in weights]
+        assert completion.probabilities == pytest.approx(expected, abs=2e-3)
+        assert completion.logprobs == pytest.approx(scored[choices.index(completion.text)], abs=2e-3)
 
 
-@pytest.mark.xfail(
-    reason="vLLM 0.32's CPU build ends when prompts are scored while adapters are enabled (einsum of unequal rows); "
-    "goes once the probe is read without log-probabilities of the prompt, or a newer build scores it",
-    strict=False,
-)
 @pytest.mark.vllm
 @needs_vllm
 def test_a_real_server_serves_attested_adapters(engine: Engine, wide: Base, blobs: FsBlobs, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from loop.ports import Engine
 from loop.remote.endpoint import Endpoint
 from loop.store.blobs import FsBlobs
 from tests.engines.conformance.server import NAME, TinyServer
+from tests.engines.vllm_server import needs_vllm, tiny_vllm
 from tests.judges.endpoint import Served, serve_routes
 
 MakeEngine = Callable[..., OpenAIEngine]
@@ -40,10 +41,19 @@ def openai(served: Served) -> MakeEngine:
     return make
 
 
-@pytest.fixture(params=["transformers", "openai"])
+@pytest.fixture(params=["transformers", "openai", pytest.param("vllm", marks=[pytest.mark.vllm, needs_vllm])])
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """Each engine over the same tiny base, telling the log-probabilities that tokens were drawn with."""
+    """Each engine over a tiny base, telling the log-probabilities that tokens were drawn with."""
     if request.param == "transformers":
         return TransformersEngine(dtype="float32", threads=1)
+    if request.param == "vllm":
+        return tiny_vllm()
     make: MakeEngine = request.getfixturevalue("openai")
     return make(processed_logprobs=True)
+
+
+@pytest.fixture
+def base(request: pytest.FixtureRequest, base: Base, wide: Base) -> Base:
+    """The tiny base, with wider heads for the engine that needs them."""
+    spec = getattr(request.node, "callspec", None)
+    return wide if spec is not None and spec.params.get("engine") == "vllm" else base

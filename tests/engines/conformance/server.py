@@ -36,11 +36,13 @@ class TinyServer:
     loads: list[str] = field(default_factory=list)
     unloads: list[str] = field(default_factory=list)
     echoes: bool = True
+    follows: bool = True
     tells_ids: bool = True
     holds_choices: bool = True
     loads_adapters: bool = True
     ignores_adapters: bool = False
     keeps_first_adapter: bool = False
+    gives_base_last_adapter: bool = False
     answers_as: str = ""
     adds_tokens: int = 0
     forced_text: str = ""
@@ -87,7 +89,8 @@ class TinyServer:
         return Said(body="Success")
 
     def _complete(self, body: dict[str, Any]) -> dict[str, Any]:
-        model, prompts = self.models[body["model"]], body["prompt"]
+        name = list(self.models)[-1] if self.gives_base_last_adapter and body["model"] == NAME else body["model"]
+        model, prompts = self.models[name], body["prompt"]
         prompts = prompts if isinstance(prompts[0], list) else [prompts]
         if body.get("echo"):
             choices = self._echoed(model, prompts)
@@ -128,12 +131,18 @@ class TinyServer:
         choice = {"index": index, "text": self.forced_text or text, "finish_reason": reason}
         if self.tells_ids and body.get("return_token_ids"):
             choice |= {"token_ids": tokens, "prompt_token_ids": prompt, "logprobs": {"token_logprobs": values}}
+        if self.follows and body.get("logprob_token_ids"):
+            assert body["return_tokens_as_token_ids"] and body["logprobs"] is not None  # as vLLM wants it
+            asked = body["logprob_token_ids"]
+            rows = _logprobs(model, [[*prompt, token] for token in asked])
+            top = {f"token_id:{token}": row[-1] for token, row in zip(asked, rows, strict=True)}
+            choice["logprobs"] = {"token_logprobs": values, "top_logprobs": [top]}
         return choice
 
     def _drawn(self, model: Any, prompt: list[int], body: dict[str, Any]) -> tuple[list[int], list[float]]:
         tokens: list[int] = []
         values: list[float] = []
-        luck = uniforms(body["seed"], body["max_tokens"])
+        luck = uniforms(body.get("seed", 0), body["max_tokens"])
         temperature, top_p = torch.tensor([body["temperature"]]).double(), torch.tensor([body["top_p"]]).double()
         while len(tokens) < body["max_tokens"]:
             with torch.inference_mode():

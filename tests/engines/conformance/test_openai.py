@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -69,10 +70,17 @@ def test_cached_tokens_are_the_servers(openai: MakeEngine, base: Base, blobs: Fs
     assert found.cached_tokens == report.cached_tokens == 16
 
 
-def test_a_choice_is_held_by_the_server_or_matched_where_prompts_cannot_be_scored(
+def test_a_choice_is_scored_held_or_matched_as_the_server_can(
     openai: MakeEngine, tiny_server: TinyServer, served: Served, base: Base, blobs: FsBlobs
 ) -> None:
     asked = [request("well?", choices=("yes", "yes please", "no"))]
+    (followed,), report = answers(openai(structured="vllm"), base, blobs, asked)
+    assert "structured_outputs" not in served.bodies[-1] and report.cached_tokens == 16
+    tiny_server.follows = False
+    (echoed,), _ = answers(openai(), base, blobs, asked)
+    assert echoed.text == followed.text and echoed.token_ids == followed.token_ids
+    assert echoed.probabilities == pytest.approx(followed.probabilities, abs=1e-4)
+    assert echoed.logprobs == pytest.approx(followed.logprobs, abs=1e-4)
     (held,), _ = answers(openai(structured="vllm"), base, blobs, asked)
     assert (held.text, held.finish, held.probabilities) == ("no", "choice", ())
     assert served.bodies[-1]["structured_outputs"] == {"choice": ["yes", "yes please", "no"]}
@@ -83,6 +91,38 @@ def test_a_choice_is_held_by_the_server_or_matched_where_prompts_cannot_be_score
     completions: list[int] = []
     report = openai().generate(base, blobs, [(7, asked[0])], lambda key, _: completions.append(key) or ())
     assert completions == [] and "none of the choices" in report.failures[7].message
+
+
+def test_what_a_server_was_seen_not_to_know_is_asked_of_it_once(
+    openai: MakeEngine, tiny_server: TinyServer, served: Served, base: Base, blobs: FsBlobs
+) -> None:
+    tiny_server.follows = False
+    asked = [request("well?", choices=("yes", "no"), seed=seed) for seed in range(3)]
+    answers(openai(in_flight=1), base, blobs, asked)
+    answers(openai(), base, blobs, asked)
+    assert sum("logprob_token_ids" in body for body in served.bodies) == 1
+    assert sum(body.get("echo", False) for body in served.bodies) == 6
+
+
+def test_more_options_than_a_server_takes_at_once_are_scored_otherwise_and_the_next_choice_asks_again(
+    openai: MakeEngine, tiny_server: TinyServer, served: Served, base: Base, blobs: FsBlobs
+) -> None:
+    tiny_server.script = {1: Said(status=400)}
+    asked = [request("well?", choices=("yes", "no"), seed=seed) for seed in range(2)]
+    found, report = answers(openai(in_flight=1), base, blobs, asked)
+    assert [len(completion.probabilities) for completion in found] == [2, 2] and not report.failures
+    asked_of_it = [body for body in served.bodies if "prompt" in body]
+    assert [body.get("echo", False) for body in asked_of_it] == [False, True, False, False]
+
+
+@pytest.mark.parametrize("top", [None, [], [{}], [{"token_id:1": "x"}], [None], {"content": 1}, [{"a": -9999.0}]])
+def test_a_server_that_tells_something_else_than_the_asked_tokens_is_echoed(
+    top: object, openai: MakeEngine, tiny_server: TinyServer, base: Base, blobs: FsBlobs
+) -> None:
+    choice = {"text": "", "finish_reason": "length", "logprobs": {"token_logprobs": [-1.0], "top_logprobs": top}}
+    tiny_server.script = {1: Said(body=json.dumps({"model": NAME, "choices": [choice]}))}
+    (found,), report = answers(openai(), base, blobs, [request("well?", choices=("yes", "no"))])
+    assert len(found.probabilities) == 2 and not report.failures and tiny_server.completions == 2
 
 
 def test_a_failure_that_passes_is_asked_again_and_a_lasting_one_is_told_while_the_others_go_on(
@@ -167,23 +207,26 @@ def test_every_revision_is_served_under_a_name_of_its_own_and_answers_differentl
     assert tiny_server.loads == [served_name(first), served_name(second)] and len(set(tiny_server.loads)) == 2
     assert all(adapter.digest in name for adapter, name in zip((first, second), tiny_server.loads, strict=True))
     assert found[0].logprobs != found[1].logprobs
-    asked = [body["model"] for body in served.bodies if body.get("return_token_ids")]
+    asked = [body["model"] for body in served.bodies if body.get("seed") is not None]
     assert sorted(asked) == sorted(tiny_server.loads)
 
 
+@pytest.mark.parametrize("follows", [True, False])
 @pytest.mark.parametrize("fault", ["ignores_adapters", "keeps_first_adapter"])
 def test_weights_that_did_not_arrive_are_refused_and_nothing_is_sampled(
-    fault: str, openai: MakeEngine, tiny_server: TinyServer, base: Base, blobs: FsBlobs, tmp_path: Path
+    fault: str, follows: bool, openai: MakeEngine, tiny_server: TinyServer, base: Base, blobs: FsBlobs, tmp_path: Path
 ) -> None:
     """Peer faults 1 and 2: the server goes on with the bare base, or with the first adapter."""
     first, second = adapters(base, blobs, tmp_path, 2)
     setattr(tiny_server, fault, True)
+    tiny_server.follows = follows
     if fault == "keeps_first_adapter":
         answers(openai(), base, blobs, [request("two?", adapter=first)])
     before = tiny_server.completions
     with pytest.raises(AttestationFailed, match="its served probe is .* from the trainer's"):
         answers(openai(), base, blobs, [request("two?", adapter=second)])
-    assert tiny_server.completions == before + 2  # the probe under both names, and no more
+    # The probe under both names, asked for in two ways where the first is not known, and no more.
+    assert tiny_server.completions == before + (2 if follows else 4)
     assert tiny_server.unloads == [served_name(second)]
 
 
@@ -210,6 +253,28 @@ def test_the_served_base_is_the_same_after_adapters_came_and_went(
     assert tiny_server.loads == [served_name(adapter) for adapter in made]
     assert tiny_server.unloads == [served_name(made[1])]
     assert answers(openai(), base, blobs, [request("two?")])[0] == before
+
+
+def test_a_server_that_gives_the_base_an_adapters_change_is_refused_or_asked_for_one_that_changes_nothing(
+    openai: MakeEngine, tiny_server: TinyServer, base: Base, blobs: FsBlobs, tmp_path: Path
+) -> None:
+    """vLLM's CPU build takes index -1 as the last adapter (vllm#48421)."""
+    made = adapters(base, blobs, tmp_path, 2)
+    before, _ = answers(openai(), base, blobs, [request("two?", seed=3)])
+    tiny_server.gives_base_last_adapter = True
+    with pytest.raises(AttestationFailed, match="the served base's probe is .* so it is another model"):
+        openai().attest(base, blobs, made[0])
+    apart = openai(mixes_base=False)
+    for adapter in made:
+        assert apart.attest(base, blobs, adapter).probe_difference < 1e-3
+    assert answers(apart, base, blobs, [request("two?", seed=3)])[0] == before
+    assert len(set(tiny_server.loads)) == 3
+    # A server that was started again has lost it, and needs it no more.
+    for name in tiny_server.loads:
+        tiny_server.models.pop(name, None)
+    assert answers(apart, base, blobs, [request("two?", seed=3)])[0] == before
+    (changed,), _ = answers(apart, base, blobs, [request("two?", seed=3, adapter=made[0])])
+    assert answers(apart, base, blobs, [request("two?", seed=3)])[0] == before and changed != before[0]
 
 
 def test_a_base_with_other_weights_is_refused(
