@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from loop.cli.files import read_noun, write_noun
+from loop.cli.files import read_noun, write_files, write_noun
 from loop.cli.options import Config, Json, print_json
 
 if TYPE_CHECKING:
@@ -58,6 +58,9 @@ def show(
     files: Annotated[
         list[Path] | None, typer.Option("--from", help="A file that `export` wrote; give it again to join several.")
     ] = None,
+    plots: Annotated[
+        Path | None, typer.Option("--plots", help="A folder to write the plots of the arms to, as SVG files.")
+    ] = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
@@ -72,7 +75,7 @@ def show(
         from loop.settings import load_settings
 
         settings = load_settings(config)
-        _show(open_store(settings), name or settings.family, as_json)
+        _show(open_store(settings), name or settings.family, as_json, plots)
         return
     if name is not None:
         raise UserError("--name and --from exclude each other: a file names its experiment itself")
@@ -84,7 +87,7 @@ def show(
     found = record_findings(record, strict=True)
     if found is None:
         raise UserError(f"{files[0]} holds no examined generation: export again when there is one")
-    _print(found, as_json)
+    _print(found, as_json, plots)
     for note in _packages(record):
         print(f"macaron-loop: {note}", file=sys.stderr)
 
@@ -163,13 +166,13 @@ def _grow(settings: Settings, store: SqlStore, wanted: Experiment) -> None:
         )
 
 
-def _show(store: SqlStore, name: str, as_json: bool) -> None:
+def _show(store: SqlStore, name: str, as_json: bool, plots: Path | None = None) -> None:
     from loop.findings import read_findings
 
     found = read_findings(store, name, strict=True)
     if found is None:
         raise _nothing(name)
-    _print(found, as_json)
+    _print(found, as_json, plots)
 
 
 def _nothing(name: str) -> UserError:
@@ -178,7 +181,11 @@ def _nothing(name: str) -> UserError:
     return UserError(f"experiment {name} has no examined generation: macaron-loop experiment run --name {name}")
 
 
-def _print(found: Findings, as_json: bool) -> None:
+def _print(found: Findings, as_json: bool, plots: Path | None) -> None:
+    if plots is not None:
+        from loop.report.page import arm_plots
+
+        write_files(arm_plots(found), plots, "plots")
     if as_json:
         print_json(found)
         return

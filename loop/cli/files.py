@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +19,20 @@ NounT = TypeVar("NounT", bound="Noun")
 def write_noun(noun: Noun, file: Path, what: str, *, compact: bool = False) -> None:
     """Write a noun as one JSON document; UserError where the file cannot be written. ``what`` names it to people."""
     layout = {"separators": (",", ":")} if compact else {"indent": 2}
-    text = json.dumps(plain(noun), ensure_ascii=False, sort_keys=True, **layout) + "\n"
+    _write(json.dumps(plain(noun), ensure_ascii=False, sort_keys=True, **layout) + "\n", file, what)
+
+
+def write_files(texts: Mapping[str, str], folder: Path, what: str) -> None:
+    """Write texts by file name to a folder, made where it is missing; UserError where that cannot be done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write the {what} to {folder} ({error.strerror}): name another folder") from error
+    for name, text in texts.items():
+        _write(text, folder / name, what)
+
+
+def _write(text: str, file: Path, what: str) -> None:
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -98,7 +98,15 @@ def plots(store: Lineage, generation: Generation, findings: Findings | None = No
     """The page's plots of a lineage and of one of its generations, each an SVG document of its own, by file name."""
     parts = _parts(generation.exam) if generation.exam is not None else []
     charts = _charts(store.generations(generation.family), store.contract_names())
-    found: list[Chart | Bars] = [*charts, *_arm_plots(findings), *parts]
+    return _drawn([*charts, *_arm_plots(findings), *parts])
+
+
+def arm_plots(findings: Findings) -> dict[str, str]:
+    """The plots of an experiment's arms, each an SVG document of its own, by file name."""
+    return _drawn(_arm_plots(findings))
+
+
+def _drawn(found: Sequence[Chart | Bars]) -> dict[str, str]:
     template = _environment().get_template("plot.svg.j2")
     return {_file_name(plot.title): template.render(plot=plot, caption=CAPTION) for plot in found}
 
@@ -160,9 +168,9 @@ def _compounding(found: Findings) -> str:
 def _arm_plots(found: Findings | None) -> list[Bars]:
     if found is None:
         return []
-    last = {arm.arm.value: arm.points[-1].gain for arm in found.arms}
+    gains = {f"{arm.arm.value} {point.number}": point.gain for arm in found.arms for point in arm.points if point.gain}
     plots = (
-        bars("Gain over generation 0 after the last generation, by arm", {k: v for k, v in last.items() if v}),
+        bars("Gain over generation 0, by arm and generation", gains),
         bars("The iterated arm less each other arm", found.contrasts),
     )
     return [plot for plot in plots if plot is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -58,6 +59,23 @@ def test_seeds_of_two_machines_join_to_the_findings_of_one(homes: dict[str, Path
     assert joined.returncode == 0, joined.stderr
     # digests leave seconds out, which are each machine's own
     assert json.loads(joined.stdout)["digest"] == json.loads(run(homes["both"], *SHOW).stdout)["digest"]
+
+
+def test_the_plots_name_every_arm_with_its_figures(homes: dict[str, Path], tmp_path: Path) -> None:
+    done = run(tmp_path, *SHOW, "--from", str(homes["one"] / "export.json"), "--plots", str(tmp_path / "a" / "plots"))
+    assert done.returncode == 0, done.stderr
+    gains, less = sorted((tmp_path / "a" / "plots").iterdir())
+    assert gains.name == "gain-over-generation-0-by-arm-and-generation.svg" and less.suffix == ".svg"
+    drawn = ElementTree.parse(gains)
+    names = {element.text for element in drawn.iter("{http://www.w3.org/2000/svg}title")}
+    for arm in json.loads(done.stdout)["arms"]:
+        for point in arm["points"]:
+            gain = point["gain"]
+            said = f"{gain['point']:+.1f} [{gain['low']:+.1f}, {gain['high']:+.1f}]"
+            assert f"{arm['arm'].replace('_', ' ')} {point['number']}: {said}" in names
+    (tmp_path / "file").write_text("")
+    one, where = str(homes["one"] / "export.json"), str(tmp_path / "file")
+    one_sentence(run(tmp_path, *SHOW, "--from", one, "--plots", where), 2, "cannot write the plots", where)
 
 
 def test_what_does_not_join_is_one_sentence(homes: dict[str, Path], tmp_path: Path) -> None:
