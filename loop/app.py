@@ -293,20 +293,25 @@ def make_server(settings: Settings, store: SqlStore, turns: Turns, serving: Gene
     """The HTTP server over people's turns, which follows the policy record; UserError for a door that stands open."""
     from loop.engines.tokens import load_tokens
     from loop.serve.champion import Champion
+    from loop.serve.http.doors import shut_once_keyed
     from loop.serve.http.run import Server
     from loop.serve.http.server import make_app
     from loop.serve.http.service import Service
     from loop.store.responses import SqlResponses
 
     access = open_access(settings)
-    has_keys = bool(access.issued())
-    if not has_keys and not door.is_local:
+
+    def has_keys() -> bool:
+        return bool(access.issued())
+
+    if not door.is_local and not has_keys():
         raise UserError(f"{door.host} is reached from other machines and there is no key: macaron-loop keys create")
     champion = Champion(turns, serving, lambda: store.champion(settings.family))
     words = load_tokens(serving.pair.base, store.blobs)
     responses = SqlResponses(settings.database)
-    service = Service(turns, words, responses, access if has_keys else None, door.owner)
-    return Server(make_app(service), door, lambda: champion.prepare(serving.pair), (champion.follow,))
+    service = Service(turns, words, responses, access if has_keys() else None, door.owner)
+    beside = (champion.follow, lambda: shut_once_keyed(service, access, has_keys))
+    return Server(make_app(service), door, lambda: champion.prepare(serving.pair), beside)
 
 
 def import_adapter(

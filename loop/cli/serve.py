@@ -28,8 +28,8 @@ def serve(
 ) -> None:
     """Serve the champion to OpenAI's and Anthropic's clients.
 
-    Where keys are kept (macaron-loop keys create), only they open the server; without any it
-    listens on this machine alone, for everyone on it.
+    Where keys are kept (macaron-loop keys create), only they open the server; until the first is
+    made it listens on this machine alone, for everyone on it.
     Conversations are recognised by what was said, and kept in the store. A first SIGTERM or
     Ctrl-C drains the server: what was begun is answered. A second one ends it.
     """

@@ -10,6 +10,8 @@ from pydantic import Field
 from loop.core.errors import LoopError
 from loop.core.noun import Noun
 
+OPEN = "open"  # in place of a key's id, where none is kept
+
 
 class Scope(StrEnum):
     """What a key opens: conversations, the figures of the server, or the owner's keys and consent."""

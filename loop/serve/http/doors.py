@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 from fastapi.security import APIKeyHeader, HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
-from loop.core.access import Grant, Scope
+from loop.core.access import OPEN, Access, Grant, Scope
 from loop.serve.http.refusals import Refused
 from loop.serve.http.service import Service
 
+log = logging.getLogger(__name__)
+
 LONGEST_KEY = 256
+LOOK_SECONDS = 5.0
 
 _bearer = HTTPBearer(auto_error=False, description="A key of `macaron-loop keys`.")
 _header = APIKeyHeader(name="x-api-key", auto_error=False, description="The same key, as Anthropic's clients send it.")
@@ -33,7 +38,7 @@ async def _grant(
     header: Annotated[str | None, Depends(_header)],
 ) -> Grant:
     if service.access is None:
-        return Grant(key="open", owner=service.owner, scopes=tuple(Scope))
+        return Grant(key=OPEN, owner=service.owner, scopes=tuple(Scope))
     secret = bearer.credentials if bearer else header
     if not secret:
         raise Refused(401, "no key: send Authorization: Bearer KEY, or x-api-key: KEY", code="no_api_key")
@@ -56,3 +61,17 @@ def _opened(scope: Scope) -> object:
 
 Talker = Annotated[Grant, _opened(Scope.CHAT)]
 Watcher = Annotated[Grant, _opened(Scope.METRICS)]
+
+
+async def shut_once_keyed(
+    service: Service, access: Access, has_keys: Callable[[], bool], seconds: float = LOOK_SECONDS
+) -> None:
+    """From the first key on, only keys open a server that stood open; looks every so many seconds, until cancelled."""
+    while service.access is None:
+        await asyncio.sleep(seconds)
+        try:
+            if await asyncio.to_thread(has_keys):
+                service.access = access
+                log.warning("a key was made: from now on only keys open this server")
+        except Exception:
+            log.exception("whether there are keys could not be read; the server stays open to this machine")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from loop.core.access import Access, Grant
+from loop.core.access import OPEN, Access, Grant
 from loop.core.conversation import Exchange, HopRecord, Turned
 from loop.core.hop import Hop
 from loop.core.noun import Noun
@@ -155,7 +155,7 @@ class Service:
 
     async def play(self, grant: Grant, wanted: Wanted) -> AsyncGenerator[str | Answered, None]:
         """The pieces of the reply as they come, then the whole turn. Left early, nothing of it is kept."""
-        if self.access is not None:
+        if self.access is not None and grant.key != OPEN:
             await asyncio.to_thread(self.access.begin, grant)
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
         told = _Told(wanted, pieces)
@@ -184,7 +184,7 @@ class Service:
             async with asyncio.timeout(self.limits.turn_seconds):
                 delivered = await self._tried(grant, wanted, told, spent)
         finally:
-            if self.access is not None and spent:
+            if self.access is not None and grant.key != OPEN and spent:
                 tokens = sum(hop.prompt_tokens + hop.generated_tokens for hop in spent)
                 await asyncio.shield(asyncio.to_thread(self.access.spend, grant, tokens))
         self.figures.answered(spent, asyncio.get_running_loop().time() - started)

@@ -18,6 +18,7 @@ from loop.app import make_server, open_store
 from loop.core.access import Quota, Scope
 from loop.core.conversation import EntryKind
 from loop.core.errors import UserError
+from loop.serve.http.doors import shut_once_keyed
 from loop.serve.http.gate import Gate
 from loop.serve.http.run import Door
 from loop.serve.http.service import Limits, Service
@@ -54,6 +55,26 @@ def test_a_key_opens_the_server_in_either_header(guarded: str, access: SqlAccess
     secret = key(access)
     assert posted(guarded, CHAT, HELLO, Authorization=f"Bearer {secret}").status_code == 200
     assert posted(guarded, CHAT, HELLO, **{"x-api-key": secret}).status_code == 200
+
+
+def test_the_first_key_shuts_a_server_that_stood_open_and_turns_in_flight_are_answered(
+    turns: Turns, access: SqlAccess, engine: Spelling
+) -> None:
+    with serving(turns) as (address, server), ThreadPoolExecutor() as pool:
+        shutting = asyncio.run_coroutine_threadsafe(
+            shut_once_keyed(server.service, access, lambda: bool(access.issued()), 0.01), server.loop
+        )
+        engine.gate.clear()
+        begun = pool.submit(posted, address, CHAT, HELLO)
+        while not engine.asked:
+            time.sleep(0.005)
+        assert server.service.access is None
+        secret = key(access)
+        shutting.result(10)
+        assert posted(address, CHAT, HELLO).status_code == 401
+        engine.gate.set()
+        assert begun.result(30).status_code == 200
+        assert posted(address, CHAT, HELLO, Authorization=f"Bearer {secret}").status_code == 200
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer mcl_forged"}, {"x-api-key": "x" * 5000}])
