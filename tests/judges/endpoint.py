@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 from loop.core.noun import Noun
@@ -40,12 +40,13 @@ def grade(score: object, quote: str = "", reason: str = "because") -> Said:
 
 @dataclass
 class Served:
-    """What the server was asked, and where it is."""
+    """What the server was asked, and where it is; ``broken`` is set once a client went away amid an answer."""
 
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
+    broken: Event = field(default_factory=Event)
 
 
 Script = Callable[[int, dict[str, Any]], Said]
@@ -78,6 +79,7 @@ def serve_routes(routes: Routes) -> Iterator[Served]:
                 self._send(routes(number, self.path, body))
             except OSError:
                 self.close_connection = True  # the client has given up waiting
+                served.broken.set()
 
         do_GET = do_POST
 

@@ -154,13 +154,13 @@ def test_a_streamed_reply_is_that_of_one_piece_with_token_ids_or_without(
 
 
 def test_giving_a_request_up_breaks_the_line_to_the_server(
-    openai: MakeEngine, tiny_server: TinyServer, base: Base, blobs: FsBlobs
+    openai: MakeEngine, tiny_server: TinyServer, served: Served, base: Base, blobs: FsBlobs
 ) -> None:
     tiny_server.drip = 0.001  # a byte; a token's event has more than 150 of them
     ears = Ears(lambda key, text: text != "")
     report = openai().generate(base, blobs, [(0, request("two?", max_tokens=40))], ears.follow, ears.hear)
-    assert report.failures[0].boundary == "cancelled" and report.seconds < 40 * 0.15 / 2
-    assert tiny_server.completions == 1 and len(ears.told[0]) < 20
+    assert report.failures[0].boundary == "cancelled" and served.broken.wait(60)
+    assert tiny_server.completions == 1
 
 
 def test_a_reply_that_breaks_off_after_part_of_it_was_told_is_not_asked_for_again(
