@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loop.executors.failure import pack
+from loop.executors.memory import trimmed
 
 
 @dataclass
@@ -41,6 +42,6 @@ class Worker:
     def run(self, call: Callable[[Any], Any], item: Any) -> tuple[bool, Any]:
         """(True, result), or (False, Raised): the carrier between the processes never sees the exception."""
         try:
-            return True, call(item)
+            return True, trimmed(call, item)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the process boundary: the caller raises it again
             return False, pack(error)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 
 from pydantic import Field
 
 from loop.core.noun import Noun
+from loop.executors.memory import trimmed
 from loop.executors.pool import Pool
 from loop.ports import Item, Result
 from loop.remote.hosting import hosted
@@ -33,7 +35,7 @@ class LocalExecutor(Noun):
     ) -> Iterator[Result]:
         """Results in order; in one process, item n runs when result n is asked for."""
         if self.processes == 1:
-            return map(call, items)
+            return map(partial(trimmed, call), items)
         return self._pool().map(call, items, in_flight)
 
     def call(self, call: Callable[[Item], Result], item: Item, gpus: float = 0) -> Result:

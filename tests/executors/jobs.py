@@ -9,9 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
 from loop.core.errors import StoreConflict
 
 CALLS: list[int] = []
+LITTER: list[bytes] = []
 
 
 class Fussy(Exception):
@@ -31,6 +34,13 @@ def counted(number: int) -> tuple[int, int]:
     CALLS.append(number)
     time.sleep(0.05)
     return os.getpid(), len(CALLS)
+
+
+def litters(count: int) -> int:
+    """Fills the heap with blocks too small to be mapped, keeps one in a hundred; this process's bytes before."""
+    before = psutil.Process().memory_info().rss
+    LITTER.extend([bytes([1]) * 100_000 for _ in range(count)][::-100])
+    return before
 
 
 def slept(seconds: float) -> tuple[float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import platform
 import signal
 import subprocess
 import sys
@@ -39,6 +40,18 @@ def test_results_are_in_order_and_a_job_runs_only_when_its_result_is_asked_for()
     assert jobs.CALLS == []
     assert next(results) == (os.getpid(), 1)
     assert jobs.CALLS == [7]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries shrink their heap by themselves")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_memory_that_a_job_left_free_is_given_back(processes: int) -> None:
+    executor = LocalExecutor(processes=processes)
+    try:
+        first, *_, last = executor.map(jobs.litters, [3000] * 9)
+    finally:
+        executor.close()
+        jobs.LITTER.clear()
+    assert last - first < 150_000_000  # each job held 300 MB, and keeps 3
 
 
 def test_an_error_is_raised_as_it_is_with_its_cause() -> None:
