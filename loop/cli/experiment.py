@@ -235,7 +235,12 @@ def tables(found: Findings) -> list[Table]:
             f"{arm.budget.trained_tokens:,}",
             ratio,
             str(arm.budget.trials),
-            "-" if arm.per_point is None else f"{arm.per_point:,.0f}",
+            "-" if arm.per_point is None else _short(arm.per_point),
             f"{arm.passed} of {arm.examined}",
         )
     return [gains, costs]
+
+
+def _short(tokens: float) -> str:
+    """Within the column, however little was gained."""
+    return f"{tokens:,.0f}" if tokens < 999_999.5 else f"{tokens / 1e6:,.1f} M"

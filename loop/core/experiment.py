@@ -107,7 +107,8 @@ class Findings(Noun):
     """The experiment's result; ``contrasts`` hold the last generation of the standard less each other arm's.
 
     The one with ``one_shot`` is compounding: positive, with its interval above zero, says that
-    gains compound. Intervals are over cases, given these seeds; ``by_seed`` shows the seeds.
+    gains compound. Intervals are over cases, given these seeds; ``by_seed`` shows the seeds, and
+    ``over_seeds`` what they alone say of other seeds (Student's t, from two seeds on).
     """
 
     name: str
@@ -115,6 +116,7 @@ class Findings(Noun):
     arms: tuple[ArmResult, ...]
     contrasts: dict[str, Interval] = {}
     by_seed: dict[str, dict[str, float]] = {}
+    over_seeds: dict[str, Interval] = {}
 
     @property
     def false_promotions(self) -> tuple[int, int] | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
 
 from loop.core.budget import Budget
 from loop.core.experiment import Arm, ArmResult, Findings, Point
@@ -47,7 +50,21 @@ def findings(record: ExperimentRecord, *, draws: int = 2000) -> Findings | None:
             contrasts[arm.value] = found
             by_seed[arm.value] = _by_seed(pairs)
     contract = next(iter(next(iter(ends.values())).values())).record.contract
-    return Findings(name=record.name, contract=contract, arms=tuple(results), contrasts=contrasts, by_seed=by_seed)
+    return Findings(
+        name=record.name,
+        contract=contract,
+        arms=tuple(results),
+        contrasts=contrasts,
+        by_seed=by_seed,
+        over_seeds={arm: over_seeds(list(found.values())) for arm, found in by_seed.items() if len(found) > 1},
+    )
+
+
+def over_seeds(differences: Sequence[float]) -> Interval:
+    """Student's t interval (95 %) of the mean of two or more seeds' differences, in points."""
+    mean, error = float(np.mean(differences)), float(stats.sem(differences))
+    half = float(stats.t.ppf(0.975, len(differences) - 1)) * error
+    return Interval(point=mean, low=mean - half, high=mean + half, n=len(differences), clusters=len(differences))
 
 
 def _arm(arm: Arm, seeds: Mapping[int, Grown], standard: Mapping[int, Grown], draws: int) -> ArmResult:

@@ -158,11 +158,14 @@ def _compounding(found: Findings) -> str:
     said = f"{bounds(gap, signed=True)} points over one_shot ({seeds} seed{'s' * (seeds != 1)})"
     if seeds < ENOUGH_SEEDS:
         return f"Too few seeds to say whether gains compound: {said}; {ENOUGH_SEEDS} are asked for."
-    if gap.low > 0:
-        return f"Gains compound: {said}."
-    if gap.high < 0:
-        return f"Gains do not compound: {said}; one round did better."
-    return f"Compounding is not shown: {said}; the interval holds zero."
+    if gap.low <= 0 <= gap.high:
+        return f"Compounding is not shown: {said}; the interval holds zero."
+    claim = "Gains compound" if gap.low > 0 else "Gains do not compound"
+    alone = found.over_seeds[Arm.ONE_SHOT]
+    beyond = f"the seeds alone say [{alone.low:+.1f}, {alone.high:+.1f}]"
+    if alone.low <= 0 <= alone.high:
+        return f"{claim} on these seeds: {said}. Of other seeds it is not shown: {beyond}."
+    return f"{claim}: {said}; {beyond}."
 
 
 def _arm_plots(found: Findings | None) -> list[Bars]:

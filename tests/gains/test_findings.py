@@ -89,6 +89,9 @@ def test_compounding_is_the_last_iterated_score_less_the_one_shot_score() -> Non
     # seed 1: 15 - 10 = 5; seed 2: 15 - 0 = 15; mean 10
     assert found.compounding.point == pytest.approx(10.0)
     assert found.by_seed["one_shot"] == pytest.approx({"1": 5.0, "2": 15.0})
+    # by hand: standard error 5, and t of one degree of freedom is 12.706
+    alone = found.over_seeds["one_shot"]
+    assert [alone.point, alone.low, alone.high] == pytest.approx([10.0, -53.53, 73.53], abs=0.01)
     iterated = found.arms[0]
     # generation 1: (5 + 2.5) / 2; generation 2: (15 + 15) / 2
     assert [point.gain.point for point in iterated.points if point.gain] == pytest.approx([3.75, 15.0])

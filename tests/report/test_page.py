@@ -149,20 +149,38 @@ def test_a_flat_lineage_has_a_chart_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "seeds", "said"),
+    ("low", "high", "alone", "seeds", "said"),
     [
-        (1.0, 5.0, 3, "Gains compound: +3.0 [+1.0, +5.0] points over one_shot (3 seeds)."),
-        (1.0, 5.0, 2, "Too few seeds to say"),
-        (-1.0, 5.0, 4, "Compounding is not shown"),
-        (-5.0, -1.0, 3, "Gains do not compound: -3.0"),
+        (
+            1.0,
+            5.0,
+            2.0,
+            3,
+            "Gains compound: +3.0 [+1.0, +5.0] points over one_shot (3 seeds); the seeds alone say [+1.0,",
+        ),
+        (1.0, 5.0, 4.0, 3, "Gains compound on these seeds: +3.0 [+1.0, +5.0] points over one_shot (3 seeds). Of other"),
+        (1.0, 5.0, 2.0, 2, "Too few seeds to say"),
+        (-1.0, 5.0, 2.0, 4, "Compounding is not shown"),
+        (-5.0, -1.0, 2.0, 3, "Gains do not compound: -3.0"),
+        (-5.0, -1.0, 4.0, 3, "Gains do not compound on these seeds: -3.0"),
     ],
 )
-def test_the_verdict_says_no_more_than_was_measured(low: float, high: float, seeds: int, said: str) -> None:
+def test_the_verdict_says_no_more_than_was_measured(
+    low: float, high: float, alone: float, seeds: int, said: str
+) -> None:
     gap = Interval(
         point=(low + high) / 2 if low * high < 0 else 3.0 * (1 if low > 0 else -1), low=low, high=high, n=9, clusters=3
     )
     by_seed = {"one_shot": {str(seed): 1.0 for seed in range(seeds)}}
-    found = Findings(name="x", contract="c", arms=(), contrasts={"one_shot": gap}, by_seed=by_seed)
+    spread = Interval(point=gap.point, low=gap.point - alone, high=gap.point + alone, n=seeds, clusters=seeds)
+    found = Findings(
+        name="x",
+        contract="c",
+        arms=(),
+        contrasts={"one_shot": gap},
+        by_seed=by_seed,
+        over_seeds={"one_shot": spread},
+    )
     assert verdict(found).startswith(said)
     assert "not measured" in verdict(Findings(name="x", contract="c", arms=()))
 
