@@ -120,7 +120,8 @@ def summary(generations: Sequence[Generation], findings: Findings | None = None)
     examined = [generation for generation in generations if generation.exam is not None]
     if not examined and findings is not None:
         seeds = len({seed for arm in findings.arms for seed in arm.seeds})
-        return f"An experiment of {len(findings.arms)} arms under {seeds} seeds; each is a lineage of its own."
+        under = f"{seeds} seed{'s' * (seeds != 1)}"
+        return f"An experiment of {len(findings.arms)} arms under {under}; each is a lineage of its own."
     if not examined:
         return "No generation has been grown yet, so there is nothing to compare."
     promoted = [g for g in examined if g.decision.standing is Standing.PROMOTED]

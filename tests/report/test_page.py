@@ -148,6 +148,13 @@ def test_a_flat_lineage_has_a_chart_too() -> None:
     assert chart("gain", [Mark(label="a", at=1, interval=still)], signed=True) is not None
 
 
+def test_the_page_of_an_experiment_denies_nothing_that_its_arms_did(tmp_path: Path) -> None:
+    arms = (ArmResult(arm=Arm.ITERATED, seeds=(1,), points=(), budget=Budget()),)
+    html = page(open_store(Settings(home=tmp_path)), "x", Findings(name="x", contract="c", arms=arms))
+    assert "arms under 1 seed;" in html and "openings of its own" in html
+    assert "never opened" not in html and "no champion" not in html
+
+
 @pytest.mark.parametrize(
     ("low", "high", "alone", "seeds", "said"),
     [
